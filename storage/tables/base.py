@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import ColumnCollection, ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
+from sqlalchemy import Column, ColumnCollection, ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
 from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
@@ -18,6 +18,8 @@ MAX_ID = 2**31 - 1
 """The largest id that a row can have: on PostgreSQL ids are integers of four bytes."""
 MAX_URL_LENGTH = 2000
 """Maximum length of a URL in characters."""
+_IS_ENCRYPTED = "is_encrypted"
+"""The entry in the `info` of a column that `encrypted_text` declares."""
 
 
 class Row(SQLModel):
@@ -90,6 +92,20 @@ def foreign_key(target: str, *, on_delete: str = "CASCADE", optional: bool = Fal
 def long_text(*, optional: bool = False) -> Any:
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Text, nullable=optional)
+
+
+def encrypted_text(*, optional: bool = False) -> Any:
+    """A column of ciphertexts of `TokenCipher`; empty or null without one. A prefix before a ciphertext ends with a colon.
+
+    A rotation of the secret key encrypts the columns again that are declared so, and no others.
+    """
+    settings: dict[str, Any] = {"default": None} if optional else {}
+    return Field(**settings, sa_type=Text, nullable=optional, sa_column_kwargs={"info": {_IS_ENCRYPTED: True}})
+
+
+def is_encrypted(column: Column[Any]) -> bool:
+    """Whether `encrypted_text` declares the column."""
+    return _IS_ENCRYPTED in column.info
 
 
 def rows_of(columns: Any) -> Any:

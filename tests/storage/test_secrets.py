@@ -121,6 +121,12 @@ class TestTokenCipher:
         assert text != cipher.encrypt(token)
         assert cipher.decrypt(text) == token
 
+    def test_knows_its_own_ciphertexts(self) -> None:
+        key = Fernet.generate_key()
+        text = TokenCipher(Fernet.generate_key()).encrypt("token")
+        assert TokenCipher(key).matches(TokenCipher(key).encrypt("token"))
+        assert not any(TokenCipher(key).matches(other) for other in ("", "nonsense", "gAAAAA", "é", text))
+
     @pytest.mark.parametrize("text", ["", "nonsense", "gAAAAA", "é"])
     def test_rejects_foreign_ciphertexts(self, text: str) -> None:
         with pytest.raises(UndecryptableToken):

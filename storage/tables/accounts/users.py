@@ -14,7 +14,7 @@ from storage.database.engine import Timestamp, enum_type, metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
+from storage.tables.base import Row, TimestampedRow, encrypted_text, foreign_key
 from storage.tables.projects.projects import Project
 
 
@@ -70,7 +70,7 @@ class Token(Row, table=True):
     user_id: int = foreign_key("users.id", index=True)
     name: str = Field(max_length=255)
     digest: str = Field(max_length=64, unique=True)
-    sealed: str = long_text()
+    sealed: str = encrypted_text()
     created_at: datetime = Field(sa_type=Timestamp)
     scopes: str | None = Field(default=None, max_length=255)
     expires_at: datetime | None = Field(default=None, sa_type=Timestamp)

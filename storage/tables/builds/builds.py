@@ -10,7 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp, enum_type
-from storage.tables.base import Row, foreign_key, long_text
+from storage.tables.base import Row, encrypted_text, foreign_key, long_text
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.projects.projects import Project
 
@@ -87,13 +87,13 @@ class Build(Row, table=True):
     description: str | None = long_text(optional=True)
     target_url: str | None = long_text(optional=True)
     token_digest: str | None = Field(default=None, max_length=64)
-    sealed_token: str | None = long_text(optional=True)
+    sealed_token: str | None = encrypted_text(optional=True)
     lease_until: datetime | None = Field(default=None, sa_type=Timestamp)
     trace_size: int = Field(default=0, sa_type=BigInteger)
     trace_start: int | None = Field(default=None, sa_type=BigInteger)
     trace_generation: int | None = None
-    sealed_trace_end: str | None = long_text(optional=True)
-    sealed_variables: str | None = long_text(optional=True)
+    sealed_trace_end: str | None = encrypted_text(optional=True)
+    sealed_variables: str | None = encrypted_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     updated_at: datetime = Field(default_factory=now, sa_type=Timestamp)
     started_at: datetime | None = Field(default=None, sa_type=Timestamp)

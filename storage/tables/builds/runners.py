@@ -10,7 +10,7 @@ from sqlmodel import Field, SQLModel, col
 
 from storage.database.engine import Timestamp
 from storage.tables.accounts import access_conditions, members
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import TimestampedRow, encrypted_text, foreign_key
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import CheckStatus
 from storage.tables.projects.projects import Project
@@ -28,7 +28,7 @@ class Runner(TimestampedRow, table=True):
 
     description: str = Field(max_length=255)
     token_digest: str = Field(max_length=64, unique=True)
-    sealed_token: str | None = long_text(optional=True)
+    sealed_token: str | None = encrypted_text(optional=True)
     active: bool = True
     shared: bool = False
     tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)

@@ -8,7 +8,7 @@ from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp
-from storage.tables.base import Row, TimestampedRow, foreign_key, long_text
+from storage.tables.base import Row, TimestampedRow, encrypted_text, foreign_key
 
 
 class Trigger(TimestampedRow, table=True):
@@ -18,7 +18,7 @@ class Trigger(TimestampedRow, table=True):
 
     project_id: int = foreign_key("projects.id", index=True)
     token_digest: str = Field(max_length=64, unique=True)
-    sealed_token: str = long_text()
+    sealed_token: str = encrypted_text()
     last_used_at: datetime | None = Field(default=None, sa_type=Timestamp)
 
 
@@ -29,7 +29,7 @@ class TriggerRequest(Row, table=True):
 
     project_id: int = foreign_key("projects.id", index=True)
     trigger_id: int | None = foreign_key("triggers.id", on_delete="SET NULL", optional=True, index=True)
-    sealed_variables: str | None = long_text(optional=True)
+    sealed_variables: str | None = encrypted_text(optional=True)
     created_at: datetime = Field(default_factory=now, sa_type=Timestamp)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Select, UniqueConstraint, func, select
 from sqlmodel import Field, col
 
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import TimestampedRow, encrypted_text, foreign_key
 
 
 class Variable(TimestampedRow, table=True):
@@ -17,7 +17,7 @@ class Variable(TimestampedRow, table=True):
 
     project_id: int = foreign_key("projects.id")
     key: str = Field(max_length=255)
-    sealed_value: str = long_text()
+    sealed_value: str = encrypted_text()
     size: int
 
 

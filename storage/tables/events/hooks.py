@@ -10,7 +10,7 @@ from sqlmodel import Field, col
 
 from storage.database.engine import Timestamp
 from storage.database.statements.statement_cache import mark_constant
-from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, any_row, foreign_key, long_text
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, any_row, encrypted_text, foreign_key
 
 
 class Hook(TimestampedRow, table=True):
@@ -24,9 +24,9 @@ class Hook(TimestampedRow, table=True):
 
     project_id: int | None = foreign_key("projects.id", optional=True, index=True)
     url: str = Field(max_length=MAX_URL_LENGTH)
-    sealed_credentials: str | None = long_text(optional=True)
-    sealed_secret: str | None = long_text(optional=True)
-    sealed_token: str | None = long_text(optional=True)
+    sealed_credentials: str | None = encrypted_text(optional=True)
+    sealed_secret: str | None = encrypted_text(optional=True)
+    sealed_token: str | None = encrypted_text(optional=True)
     push_events: bool = True
     tag_push_events: bool = False
     issues_events: bool = False

@@ -7,7 +7,7 @@ from sqlalchemy import UniqueConstraint
 from sqlmodel import Field
 
 from storage.database.engine import Timestamp, enum_type
-from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, encrypted_text, foreign_key, long_text
 from storage.tables.imports import ImportState
 
 
@@ -23,7 +23,7 @@ class ProjectImport(TimestampedRow, table=True):
     project_id: int = foreign_key("projects.id")
     user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL")
     url: str = Field(max_length=MAX_URL_LENGTH)
-    sealed_credentials: str | None = long_text(optional=True)
+    sealed_credentials: str | None = encrypted_text(optional=True)
     state: ImportState = Field(default=ImportState.QUEUED, sa_type=enum_type(ImportState))
     phase: str | None = Field(default=None, max_length=64)
     processed: int = 0

@@ -15,8 +15,10 @@ from graph.fields.entities import ENTITIES
 from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.schema import graphql_schema
+from storage.key_rotation import list_encrypted_columns
 from tests.make import DataFactory, open_services, token_of
 from tests.support.database import migrated_databases
+from tests.support.database.ciphertexts import find_ciphertexts
 from tests.support.queries.arguments import ArgumentPool
 from tests.support.queries.oracle import FallbackCountingGraph, answers_equal, prepare_document, require_valid
 from tests.support.queries.query_generator import QueryGenerator
@@ -88,4 +90,6 @@ class TestPayloads:
                         f"graphql-core had to answer {text} {variables}: {planned.last_error!r}"
                     )
                     done += not answers[0].errors
+            declared = {f"{table.name}.{column.name}" for table, columns in list_encrypted_columns().items() for column in columns}
+            assert (await find_ciphertexts(one.make.services.database)).keys() <= declared, "declare them by encrypted_text()"
         assert done > 25 * (QUERIES or 1)
