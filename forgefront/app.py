@@ -15,7 +15,7 @@ from forgefront import served_documents
 from forgefront.backend import Backend
 from forgefront.buckets.bucket_move import move_to_buckets
 from forgefront.buckets.bucket_owner import ForeignBucket
-from forgefront.config import Config
+from forgefront.config import Config, ConfigError
 from forgefront.endpoints import artifact_files, artifact_uploads, named_queries, upload_downloads
 from forgefront.endpoints.index import IndexEndpoint
 from forgefront.git_http import endpoint as git_http
@@ -223,7 +223,9 @@ class App(Backend):
         try:
             await self.start()
         except Exception as error:
-            is_expected = is_unavailable(error) or isinstance(error, (ForeignBucket, HostRefused, DatabaseTooNew, HostsRunning))
+            is_expected = is_unavailable(error) or isinstance(
+                error, (ConfigError, ForeignBucket, HostRefused, DatabaseTooNew, HostsRunning)
+            )
             self._log.error("startup failed", exc_info=None if is_expected else error)
             with contextlib.suppress(Exception):
                 await self.stop()

@@ -23,7 +23,7 @@ from graph.operations.execution import Graph
 from graph.operations.rate_limits import RateLimiter
 from graph.rules.ci.config_versions import parse_version
 from graph.rules.git import ref_adoption
-from storage import migrations
+from storage import integrity, migrations
 from storage.database.clock import now
 from storage.database.engine import Database
 from storage.git.importing.repository_import import ProgressCallback
@@ -32,7 +32,7 @@ from storage.git.repository_cache import RepositoryCache
 from storage.objects.bucket_uploads import BucketUploadStore
 from storage.objects.object_store import ObjectStore, open_store
 from storage.objects.uploads import UploadStore
-from storage.secrets import InvalidKey, Passwords, TokenCipher
+from storage.secrets import KEY_FILE, InvalidKey, Passwords, TokenCipher
 
 CLOSE_TIMEOUT_SECONDS = 1.0
 """Time limit for closing each part."""
@@ -120,8 +120,22 @@ class Backend:
             raise ConnectionError(str(error)) from error
         if applied:
             self._log.info("migrated", revisions=applied)
+        await self._require_matching_key()
         await claim_buckets(self.config, self.database, self.stores)
         await ref_adoption.adopt_all(self.graph.services)
+
+    async def _require_matching_key(self) -> None:
+        """Raises ConfigError if the secrets in the database have another key: what this process writes could not be read with that one."""
+        async with self.database.read_session() as session:
+            if await integrity.matches_sealed_tokens(session, self.graph.services.cipher):
+                return
+        source = "FORGEFRONT_SECRET_KEY" if self.config.secret_key is not None else self.config.data / KEY_FILE
+        raise ConfigError(
+            [
+                f"the secrets in the database were encrypted with another key than that of {source}. Use the key of the instance, which its"
+                " other hosts have, or a backup of it; after a rotation, the new one"
+            ]
+        )
 
     @property
     def stores(self) -> dict[str, ObjectStore]:

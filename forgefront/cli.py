@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 COMMANDS = {
     "serve": ("serve:serve", "Serve until SIGTERM or Ctrl-C: GraphQL at /graphql, REST v3 at /api/v3."),
     "demo": ("demo:demo", "Fill an empty data folder with a demo, built from a real repository."),
-    "admin": ("admin:app", "Administer users, tokens, groups, projects and members. May run beside the service."),
+    "admin": ("admin:app", "Administer users, tokens, groups, projects and members, beside the running service, and the secret key."),
     "runner": ("runner:app", "Take builds from services, and run their scripts on this machine."),
     "shadow": ("shadow:shadow", "Answer from one server, and compare its answers with those of another."),
     "check": ("check:check", "Check the data folder, the database and the repositories, and report how to repair what is wrong."),

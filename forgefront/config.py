@@ -308,9 +308,17 @@ class Config(BucketSettings, GitSettings, SignInSettings):
         return self
 
     def load_secret_key(self) -> bytes:
-        """The secret key of the instance; without one in the configuration that of the data folder, which is created. As `load_key`."""
-        from storage.secrets import load_key
+        """The secret key of the instance; without one in the configuration that of the data folder, which is created. As `load_key`.
 
+        Raises InvalidKey too if a rotation of the key was interrupted, since the database may have either key.
+        """
+        from storage.secrets import NEW_KEY_FILE, InvalidKey, load_key
+
+        if self.secret_key is None and (self.data / NEW_KEY_FILE).exists():
+            raise InvalidKey(
+                f"{self.data} contains a rotation of the secret key that was interrupted;"
+                " run `forgefront admin secret-key rotate` again, which completes it"
+            )
         return load_key(self.data, self.secret_key.get_secret_value() if self.secret_key else None)
 
     @property

@@ -6,7 +6,8 @@ from sqlalchemy import Select, Table, func, select, text, update
 from sqlmodel import col
 
 from storage import tables
-from storage.database.engine import Database, metadata
+from storage.database.engine import Database, DatabaseSession, metadata
+from storage.secrets import TokenCipher
 from storage.tables import row_counts
 from storage.tables.accounts import users
 
@@ -106,12 +107,11 @@ async def list_uploads(database: Database) -> list[StoredUpload]:
         return [StoredUpload(*row) for row in (await session.execute(statement)).all()]
 
 
-async def any_sealed_token(database: Database) -> str | None:
-    """Returns an encrypted token, to test the instance's secret key with; None if there is no token."""
-    async with database.read_session() as session:
-        statement = select(col(tables.Token.sealed)).where(col(tables.Token.sealed) != "").order_by(col(tables.Token.id).desc()).limit(1)
-        sealed: str | None = await session.scalar(statement)
-        return sealed
+async def matches_sealed_tokens(session: DatabaseSession, cipher: TokenCipher) -> bool:
+    """Whether the newest stored token was encrypted with the key of the cipher; true if there is none."""
+    statement = select(col(tables.Token.sealed)).where(col(tables.Token.sealed) != "").order_by(col(tables.Token.id).desc()).limit(1)
+    sealed: str | None = await session.scalar(statement)
+    return sealed is None or cipher.matches(sealed)
 
 
 async def forget_sealed_tokens(database: Database) -> None:

@@ -30,7 +30,7 @@ from storage.git.repository_cache import RepositoryCache
 from storage.git.subprocesses import git_command
 from storage.integrity import StoredProject
 from storage.objects.uploads import UploadStore
-from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, UndecryptableToken
+from storage.secrets import KEY_FILE, NEW_KEY_FILE, InvalidKey, TokenCipher
 from storage.tables.git import refs
 from storage.tables.projects import projects
 
@@ -175,6 +175,10 @@ def _check_key(config: Config, report: CheckReport) -> TokenCipher | None:
         if not os.access(path, os.R_OK):
             report.add("key", path, "it cannot be read", "make the user who runs the service its owner")
             return None
+        if (config.data / NEW_KEY_FILE).exists():
+            remedy = "run `forgefront admin secret-key rotate` again, which completes it"
+            report.add("key", config.data / NEW_KEY_FILE, "a rotation of the key was interrupted", remedy)
+            return None
     try:
         return TokenCipher(config.load_secret_key())
     except InvalidKey as error:
@@ -221,11 +225,8 @@ async def _check_database(database: Database, cipher: TokenCipher | None, report
         report.add("database", "references", line, "restore the database from a backup, or delete those rows")
     for line in await integrity.find_wrong_counts(database):
         report.add("database", COUNTERS, line, "`forgefront check --repair` corrects it")
-    sealed = await integrity.any_sealed_token(database)
-    if cipher is not None and sealed is not None:
-        try:
-            cipher.decrypt(sealed)
-        except UndecryptableToken:
+    async with database.read_session() as session:
+        if cipher is not None and not await integrity.matches_sealed_tokens(session, cipher):
             report.add(
                 "key", KEY_FILE, "the stored tokens were encrypted with another key", "restore the key that belongs to this database"
             )

@@ -159,12 +159,13 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     from forgefront.local_client import OperationRejected
     from storage.database.engine import describe_error, is_unavailable, is_unusable
     from storage.dump.dump_format import DumpError
+    from storage.key_rotation import RotationRefused
     from storage.migrations import DatabaseTooNew, HostsRunning
     from storage.objects.object_store import ObjectStoreUnavailable
 
     try:
         return asyncio.run(_cancel_at_sigterm(work))
-    except (DumpError, ForeignBucket, ObjectStoreUnavailable, OperationRejected) as error:
+    except (DumpError, ForeignBucket, ObjectStoreUnavailable, OperationRejected, RotationRefused) as error:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)

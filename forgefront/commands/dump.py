@@ -13,13 +13,14 @@ from forgefront.config import Config
 from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.data_folder.file_permissions import SSH_HOST_KEY_FILE, restrict_permissions
 from forgefront.data_folder.stored_data import open_stored_data
+from storage import integrity
 from storage.dump import dump_locations
 from storage.dump.dump_format import Manifest
 from storage.dump.dump_reader import read_manifest
 from storage.dump.instance_dump import PROJECTS, InstanceDump
 from storage.dump.stored_file_parts import FILE_COLUMNS
 from storage.git.importing.repository_import import ProgressCallback
-from storage.secrets import KEY_FILE, InvalidKey, fingerprint_key
+from storage.secrets import KEY_FILE, InvalidKey, TokenCipher, fingerprint_key
 
 DUMP_METAVAR = "FILE|s3://BUCKET/KEY"
 
@@ -60,13 +61,17 @@ def dump(
 
 async def _write(config: Config, file: str, since: str | None, with_key: bool, progress: ProgressCallback) -> tuple[Manifest, int]:
     restrict_permissions(config)
-    key = _read_key(config)
     earlier = _read_earlier(since, config) if since is not None else None
     lock = DataFolderLock(config.data)
     # Nobody removes what looks like a leftover of a killed process meanwhile.
     lock.acquire()
     try:
+        # After the lock, since a rotation of the key holds it.
+        key = _read_key(config)
         async with open_stored_data(config) as stored:
+            async with stored.database.read_session() as session:
+                if not await integrity.matches_sealed_tokens(session, TokenCipher(key)):
+                    fail("the secrets in the database were encrypted with another key than the present one. Nothing was written")
             instance_dump = InstanceDump(
                 stored,
                 product=version("forgefront"),

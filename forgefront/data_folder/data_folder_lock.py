@@ -28,6 +28,15 @@ class DataFolderLock:
             raise
         self._file = file
 
+    def acquire_exclusively(self) -> bool:
+        """Takes the lock, unless another process uses the folder; returns whether it did. Other processes wait then. Raises OSError."""
+        file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if not _try_lock_exclusively(file):
+            os.close(file)
+            return False
+        self._file = file
+        return True
+
     def is_held(self) -> bool:
         """Whether any process, this one included, uses the folder. Creates no file. Raises OSError."""
         try:

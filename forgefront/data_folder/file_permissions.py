@@ -49,7 +49,8 @@ def find_exposed(config: Config) -> Iterator[tuple[Path, int]]:
 
 
 def _private_paths(config: Config) -> list[Path]:
-    paths = [config.data / name for name in (KEY_FILE, SSH_HOST_KEY_FILE, LOCK_FILE)]
+    # A rotation of the key leaves the old one in a file beside it.
+    paths = [config.data / name for name in (KEY_FILE, SSH_HOST_KEY_FILE, LOCK_FILE)] + sorted(config.data.glob(f"{KEY_FILE}.*"))
     paths += [config.repositories, config.uploads, config.artifacts]
     if config.uses_sqlite:
         # SQLite creates the other two with the mode of the database.

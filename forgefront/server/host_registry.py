@@ -23,7 +23,7 @@ from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
 from storage.database.clock import correct_clock, now, read_correction, read_host_clock
 from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable
-from storage.secrets import TokenCipher, UndecryptableToken, fingerprint_key, write_once
+from storage.secrets import TokenCipher, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
 from storage.tables.hosts import LIVE_SECONDS
 
@@ -80,12 +80,12 @@ class HostRegistry:
         """Registers the host. Raises HostRefused."""
         if not self.is_needed:
             return
-        await self._check_stored_tokens()
         self._identity = await asyncio.to_thread(self._create_identity)
         async with self._database.write_session() as session:
             if self._database.dialect == "postgresql":
                 # Of hosts that start at the same time, the first may serve.
                 await session.execute(text("LOCK TABLE hosts IN EXCLUSIVE MODE"))
+            await self._check_stored_tokens(session)
             moment = await self._read_clock(session)
             if problem := await self._find_conflict(session, moment):
                 raise HostRefused(problem)
@@ -127,16 +127,13 @@ class HostRegistry:
         if self._problem:
             raise NotReadyError("this host must not serve beside the others; the server log contains the reason")
 
-    async def _check_stored_tokens(self) -> None:
-        sealed = await integrity.any_sealed_token(self._database)
-        if sealed is not None:
-            try:
-                TokenCipher(self._key).decrypt(sealed)
-            except UndecryptableToken:
-                raise HostRefused(
-                    "the secrets in the database were encrypted with another key. Set FORGEFRONT_SECRET_KEY to the key of the instance,"
-                    " which its first host has in its environment or in DATA/secret.key."
-                ) from None
+    async def _check_stored_tokens(self, session: DatabaseSession) -> None:
+        """Raises HostRefused if the key is another one than that of the database: a rotation may have ended since this process read it."""
+        if not await integrity.matches_sealed_tokens(session, TokenCipher(self._key)):
+            raise HostRefused(
+                "the secrets in the database were encrypted with another key. Set FORGEFRONT_SECRET_KEY to the key of the instance,"
+                " which its first host has in its environment or in DATA/secret.key."
+            )
 
     async def _find_conflict(self, session: DatabaseSession, moment: datetime) -> str | None:
         """Why this host may not serve beside the live ones; None if it may."""

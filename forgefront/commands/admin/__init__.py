@@ -2,10 +2,19 @@
 
 import typer
 
-from forgefront.commands.admin import groups, members, projects, tokens, users
+from forgefront.commands.admin import groups, members, projects, secret_key, tokens, users
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Administer users, tokens, groups, projects and members. May run beside the service."
+    no_args_is_help=True,
+    add_completion=False,
+    help="Administer users, tokens, groups, projects and members, beside the running service, and the secret key.",
 )
-for name, noun in (("user", users), ("token", tokens), ("group", groups), ("project", projects), ("member", members)):
+for name, noun in (
+    ("user", users),
+    ("token", tokens),
+    ("group", groups),
+    ("project", projects),
+    ("member", members),
+    ("secret-key", secret_key),
+):
     app.add_typer(noun.app, name=name)
