@@ -105,8 +105,8 @@ class Backend:
         self._folder_lock = DataFolderLock(config.data)
         self._log = structlog.get_logger()
 
-    async def start(self) -> None:
-        """Migrates the database and cleans up after a process that was killed.
+    async def start(self, *, may_migrate: bool = True) -> None:
+        """Migrates the database and cleans up after a process that was killed. Without `may_migrate` only an empty database is migrated.
 
         Raises ConfigError, ForeignBucket, ObjectStoreUnavailable, and what the migrations raise.
         """
@@ -115,7 +115,7 @@ class Backend:
         _require_finished(self.config)
         try:
             host = await asyncio.to_thread(read_identity, self.config)
-            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url, host=host)
+            applied = await asyncio.to_thread(migrations.upgrade, self.config.database_url, host=host, only_empty=not may_migrate)
         except OSError as error:
             raise ConnectionError(str(error)) from error
         if applied:
@@ -126,6 +126,9 @@ class Backend:
 
     async def _require_matching_key(self) -> None:
         """Raises ConfigError if the secrets in the database have another key: what this process writes could not be read with that one."""
+        # The command that fills a folder says itself what is wrong with a database that is not empty.
+        if is_claimed(self.config.data):
+            return
         async with self.database.read_session() as session:
             if await integrity.matches_sealed_tokens(session, self.graph.services.cipher):
                 return

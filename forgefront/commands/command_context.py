@@ -111,8 +111,12 @@ def run_with_backend(
     *,
     progress: "ProgressCallback | None" = None,
     clock: Callable[[], datetime] | None = None,
+    may_migrate: bool = False,
 ) -> T:
-    """Runs `work` over a started backend; ends the command with a message if something is refused or unreachable."""
+    """Runs `work` over a started backend; ends the command with a message if something is refused or unreachable.
+
+    Without `may_migrate` a database of an older version is refused: hosts of that version may be serving it.
+    """
     from forgefront.backend import Backend
     from storage.database.clock import now
 
@@ -122,7 +126,7 @@ def run_with_backend(
         async with AsyncExitStack() as stack:
             backend = Backend(config, progress=progress, clock=clock or now)
             stack.push_async_callback(backend.stop)
-            await backend.start()
+            await backend.start(may_migrate=may_migrate)
             return await work(backend)
 
     return run_work(work_with_backend())
@@ -160,7 +164,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     from storage.database.engine import describe_error, is_unavailable, is_unusable
     from storage.dump.dump_format import DumpError
     from storage.key_rotation import RotationRefused
-    from storage.migrations import DatabaseTooNew, HostsRunning
+    from storage.migrations import DatabaseOutdated, DatabaseTooNew, HostsRunning
     from storage.objects.object_store import ObjectStoreUnavailable
 
     try:
@@ -169,7 +173,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
         fail(str(error))
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)
-    except (DatabaseTooNew, HostsRunning) as error:
+    except (DatabaseOutdated, DatabaseTooNew, HostsRunning) as error:
         fail(str(error))
     except KeyboardInterrupt:
         fail("interrupted", 130)

@@ -73,4 +73,5 @@ def fill_folder(config: Config, source: Path | None) -> Demo:
 
 def find_existing_demo(config: Config) -> ExistingDemo | None:
     """The demo that the folder contains; None if it contains something else."""
-    return command_context.run_with_backend(config, demo_builder.find_existing_demo)
+    # `serve` migrates the database too, when it has this.
+    return command_context.run_with_backend(config, demo_builder.find_existing_demo, may_migrate=True)

@@ -174,7 +174,7 @@ async def _import(
         source = await _open(client, options, report)
         backend = Backend(config)
         stack.push_async_callback(backend.stop)
-        await backend.start()
+        await backend.start(may_migrate=False)
         try:
             target = await run_import(backend, source, options, report, progress, clones)
             if old_ids is not None:

@@ -4,6 +4,7 @@ The new key is in a file of its own before the database has it, and the old key 
 leaves both; the folder is not used until the rotation was repeated, which takes over the new key from that file.
 """
 
+import asyncio
 import base64
 import os
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from forgefront.config import Config
 from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.data_folder.file_permissions import restrict_permissions
 from forgefront.server.host_registry import read_identity
+from storage import migrations
 from storage.database.engine import Database
 from storage.disk_sync import sync_path
 from storage.git.importing.repository_import import ProgressCallback
@@ -46,6 +48,8 @@ async def rotate_secret_key(config: Config, new_key_file: Path | None, progress:
     if not lock.acquire_exclusively():
         raise RotationRefused(f"another process uses {config.data}; stop the service and all commands first. Nothing was changed")
     try:
+        # A newer version may have more encrypted columns.
+        await asyncio.to_thread(migrations.require_newest_revision, config.database_url)
         restrict_permissions(config)
         old_key, new_key = _read_keys(config, new_key_file)
         # Statements may take longer than those of a request.

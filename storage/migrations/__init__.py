@@ -42,6 +42,10 @@ class DatabaseTooNew(Exception):
     """The database has a revision that this version of the program does not know, and that does not only add."""
 
 
+class DatabaseOutdated(Exception):
+    """The database has an older revision than this program. Nothing was changed."""
+
+
 class HostsRunning(Exception):
     """A revision must not be applied while other hosts run, because their version could not use the database then."""
 
@@ -50,14 +54,14 @@ class BrokenReferences(Exception):
     """On SQLite a revision left rows that refer to deleted rows; it was rolled back."""
 
 
-def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
+def upgrade(database_url: str, revision: str | None = None, *, host: str = "", only_empty: bool = False) -> list[str]:
     """Upgrades the database to `head_revision()` and inserts the required rows. Returns the applied revisions, oldest first.
 
-    With an older `revision` it upgrades to this one, without these rows. `host` is the identity of this host. Does nothing if the database
-    is newer, but suits this program.
+    With an older `revision` it upgrades to this one, without these rows. `host` is the identity of this host. With `only_empty` a database
+    of an older revision is refused, which its own version may be serving. Does nothing if the database is newer, but suits this program.
 
-    Call it in a thread: it blocks, and on PostgreSQL it runs its own event loop. It waits for another upgrade of the same
-    database. Raises DatabaseTooNew, HostsRunning; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
+    Call it in a thread: it blocks, and on PostgreSQL it runs its own event loop. It waits for another upgrade of the same database. Raises
+    DatabaseOutdated, DatabaseTooNew, HostsRunning; OSError or SQLAlchemy's OperationalError if the database cannot be reached.
     """
     applied: list[str] = []
 
@@ -78,6 +82,8 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -
                 f"the database is at revision {found}, newer than this program, which knows up to {head_revision()};"
                 " install the version that migrated it, or restore a dump of this version"
             )
+        if only_empty and found is not None:
+            raise _outdated(found)
         if revision is None:
             _require_no_other_host(connection, found or "", host)
         config.attributes["on_version_apply"] = lambda *, step, **_: applied.append(step.up_revision_id)
@@ -101,6 +107,15 @@ def current_revision(database_url: str) -> str | None:
     engine = create_engine(url.set(drivername="sqlite"), poolclass=NullPool)
     with engine.connect() as connection:
         return _revision(connection)
+
+
+def require_newest_revision(database_url: str) -> None:
+    """Raises DatabaseOutdated or DatabaseTooNew unless the database has the newest revision of this program. Call it in a thread."""
+    found = current_revision(database_url) or ""
+    if not is_known(found) and found:
+        raise DatabaseTooNew(f"the database is at revision {found}, which this program does not know. Use the version that migrated it")
+    if found != newest_revision():
+        raise _outdated(found)
 
 
 def newest_revision() -> str:
@@ -141,6 +156,13 @@ def configuration(connection: Connection | None = None) -> "Config":
     }.items():
         config.set_main_option(name, value.replace("%", "%%"))
     return config
+
+
+def _outdated(found: str) -> DatabaseOutdated:
+    return DatabaseOutdated(
+        f"the database is at revision {found}, and this version needs {newest_revision()}. Only a start of the service (`forgefront serve`)"
+        " migrates it: start this version, or use the commands of the version that serves it. Nothing was changed"
+    )
 
 
 def _insert_required_rows(connection: Connection) -> None:

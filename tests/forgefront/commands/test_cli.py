@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ from forgefront.cli import LazyCommand, main
 from forgefront.commands.command_context import run_work
 from forgefront.config import Config
 from graph.operations.execution import OperationResult
+from storage import migrations
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
 from tests.support.git.git_history import git, make_history
 
@@ -49,6 +51,38 @@ LIGHT_MODULES = (
     "forgefront.commands.shadow",
     "forgefront.shadow.comparison.__main__",
 )
+
+
+OUTDATED_COMMANDS = (
+    ("admin", "user", "list"),
+    ("admin", "token", "show", "root"),
+    ("admin", "user", "create", "new", "--email", "new@example.org", "--no-password"),
+    ("admin", "secret-key", "rotate"),
+    ("explain", "--analyze", "{ viewer { username } }"),
+    ("dump", "forge.tar"),
+)
+
+
+class TestOlderDatabase:
+    def test_is_migrated_by_no_command(self, cli: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Hosts of the older version may be serving it."""
+        revisions, before = tmp_path / "versions", migrations.newest_revision()
+        shutil.copytree(migrations.VERSIONS, revisions, ignore=shutil.ignore_patterns("__pycache__"))
+        (revisions / "9999_next.py").write_text(f"revision = '9999'\ndown_revision = '{before}'\ndef upgrade():\n    pass\n")
+        monkeypatch.setattr(migrations, "VERSIONS", revisions)
+        monkeypatch.chdir(tmp_path)
+        database_url = Config.load(data=cli.data).database_url
+
+        for command in OUTDATED_COMMANDS:
+            message = " ".join(cli(*command, code=1).stderr.split())
+            assert re.search(rf"the database is at revision {before}, .*\bmigrates it", message), (command, message)
+        assert not (tmp_path / "forge.tar").exists()
+        assert "start the service once, which migrates it to 9999" in cli("check", "--repair", code=1).stdout
+        assert migrations.current_revision(database_url) == before
+
+        ask(cli.data, "{ instance { version } }")
+        assert migrations.current_revision(database_url) == "9999"
+        assert cli.json("admin", "user", "list")[0]["username"] == "root"
 
 
 class TestFirstAdministrator:

@@ -34,8 +34,8 @@ class CopyingMigrations:
         return getattr(migrations, name)
 
     @staticmethod
-    def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
-        return upgrade(database_url, revision, host=host)
+    def upgrade(database_url: str, revision: str | None = None, *, host: str = "", only_empty: bool = False) -> list[str]:
+        return upgrade(database_url, revision, host=host, only_empty=only_empty)
 
 
 def install() -> None:
@@ -44,11 +44,11 @@ def install() -> None:
         vars(module)["migrations"] = CopyingMigrations()
 
 
-def upgrade(database_url: str, revision: str | None = None, *, host: str = "") -> list[str]:
+def upgrade(database_url: str, revision: str | None = None, *, host: str = "", only_empty: bool = False) -> list[str]:
     """As `storage.migrations.upgrade`, but an empty database becomes a copy of a migrated one."""
     newest = migrations.newest_revision()
     if revision not in (None, newest) or migrations.VERSIONS != VERSIONS or not _fill(database_url):
-        return migrations.upgrade(database_url, revision, host=host)
+        return migrations.upgrade(database_url, revision, host=host, only_empty=only_empty)
     if revision is None:
         # Inserts the required rows.
         migrations.upgrade(database_url, host=host)
