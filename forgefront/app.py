@@ -184,8 +184,8 @@ class App(Backend):
             services.job_monitor,
         )
 
-    async def start(self) -> None:
-        await super().start()
+    async def start(self, *, may_migrate: bool = True) -> None:
+        await super().start(may_migrate=may_migrate)
         await self._host_registry.join()
         await move_to_buckets(self)
         self._task_runner.start()

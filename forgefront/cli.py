@@ -68,8 +68,8 @@ main = typer.Typer(
     # A traceback with the values of all variables would show secrets.
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 3 an import that left something"
-    " behind, 130 interrupted, 143 terminated.",
+    help="A self-hosted forge. Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 3 done, but an import"
+    " left something behind or a dump lacks what was missing or damaged, 130 interrupted, 143 terminated.",
 )
 
 

@@ -1,6 +1,7 @@
 """What commands share: options, access to the graph, and error messages.
 
-Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 130 interrupted, 143 terminated.
+Exit codes: 0 success, 1 refused or failed, 2 wrong usage or configuration, 3 done, but not all of it (`EXIT_INCOMPLETE`), 130
+interrupted, 143 terminated.
 """
 
 import asyncio
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+EXIT_INCOMPLETE = 3
+"""An import left something behind, or a dump, or the dump that was restored, lacks files that were missing or damaged."""
 
 DataOption = Annotated[
     Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from forgefront import logs
-from forgefront.commands.command_context import DataOption, JsonOption, fail, load_existing_config, run_work
+from forgefront.commands.command_context import EXIT_INCOMPLETE, DataOption, JsonOption, fail, load_existing_config, run_work
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
 from forgefront.data_folder.data_folder_lock import DataFolderLock
@@ -37,7 +37,8 @@ def dump(
 ) -> None:
     """Dump the whole instance into one tar file: the database, repositories, artifacts, traces and uploads.
 
-    May run beside the service: the rows are those of one moment, and the files those that these rows name.
+    May run beside the service: the rows are those of one moment, and the files those that these rows name. Exits with 3 if files or
+    objects are missing or damaged; the dump has everything else.
     """
     logs.configure("text", "error")
     config = load_existing_config(data)
@@ -47,14 +48,20 @@ def dump(
     result = _summarize(file, manifest, size, with_key, time.monotonic() - started)
     if as_json:
         print_result(result, True)
-        return
+    else:
+        _print(config, result, since)
+    if manifest.notes:
+        raise typer.Exit(EXIT_INCOMPLETE)
+
+
+def _print(config: Config, result: dict[str, Any], since: str | None) -> None:
     what = f"{result['rows']:,} rows, {result['repositories']:,} repositories and {result['files']:,} files"
-    typer.echo(f"Dumped {what} into {file}: {_format_size(size)} in {result['seconds']:.0f} s.")
-    for note in manifest.notes:
+    typer.echo(f"Dumped {what} into {result['file']}: {_format_size(result['bytes'])} in {result['seconds']:.0f} s.")
+    for note in result["notes"]:
         typer.echo(f"note   {note}")
     if since is not None:
-        typer.echo(f"To restore it, name the earlier dumps too: forgefront restore … {since} {file}")
-    if not with_key:
+        typer.echo(f"To restore it, name the earlier dumps too: forgefront restore … {since} {result['file']}")
+    if not result["with_key"]:
         where = "FORGEFRONT_SECRET_KEY" if config.secret_key else str(config.data / KEY_FILE)
         typer.echo(f"The secret key is not in it. Keep a copy of {where} in another place, or dump --with-key.")
 

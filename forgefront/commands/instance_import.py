@@ -12,7 +12,7 @@ import typer
 
 from forgefront import logs
 from forgefront.backend import Backend
-from forgefront.commands.command_context import EXIT_USAGE, DataOption, JsonOption, fail, load_config, run_work
+from forgefront.commands.command_context import EXIT_INCOMPLETE, EXIT_USAGE, DataOption, JsonOption, fail, load_config, run_work
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
 from forgefront.importing.import_rehearsal import ImportRehearsal
@@ -32,7 +32,6 @@ from graph.imports import InstanceImports
 from graph.upload_imports import UploadImports
 
 MIRRORS_FOLDER = "import-mirrors"
-EXIT_LEFT_BEHIND = 3
 
 TokenOption = Annotated[
     str,
@@ -121,7 +120,7 @@ def import_instance(
         if found.counts:
             _print_report(found, as_json)
     if found.left_behind:
-        raise typer.Exit(EXIT_LEFT_BEHIND)
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 def _check_arguments(url: str, project: str | None, group: str | None) -> None:

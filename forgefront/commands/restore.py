@@ -12,7 +12,15 @@ from forgefront import logs
 from forgefront.backend import Backend
 from forgefront.checks.check_report import CheckReport
 from forgefront.checks.data_folder_check import check_data_folder
-from forgefront.commands.command_context import EXIT_FAILED, DataOption, JsonOption, load_config, run_with_backend, run_work
+from forgefront.commands.command_context import (
+    EXIT_FAILED,
+    EXIT_INCOMPLETE,
+    DataOption,
+    JsonOption,
+    load_config,
+    run_with_backend,
+    run_work,
+)
 from forgefront.commands.dump import DUMP_METAVAR
 from forgefront.commands.output import print_result, show_progress
 from forgefront.config import Config
@@ -51,7 +59,8 @@ def restore(
 ) -> None:
     """Restore a dump into an empty data folder and an empty database, and check the result.
 
-    Verifies all of the dump before it writes anything. Exits with 1 if the check finds a problem.
+    Verifies all of the dump before it writes anything. Exits with 1 if the check finds a problem, and else with 3 if files or objects were
+    missing or damaged when the dump was made.
     """
     logs.configure("text", "error")
     config = load_config(data, database_url=database_url)
@@ -69,6 +78,8 @@ def restore(
         _print(config, result, report, _describe_start(config, data, database_url))
     if report.problems:
         raise typer.Exit(EXIT_FAILED)
+    if result["notes"]:
+        raise typer.Exit(EXIT_INCOMPLETE)
 
 
 async def _restore(config: Config, locations: list[str], without_key: bool, progress: ProgressCallback) -> InstanceRestore:

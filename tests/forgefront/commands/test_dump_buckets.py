@@ -72,11 +72,11 @@ class Instances:
         shutil.copy(self.folder / KEY_FILE, self.folder / name)
         return self.folder / name
 
-    async def dump(self, prefix: str | None, name: str, *options: object, host: Path | None = None) -> Path:
+    async def dump(self, prefix: str | None, name: str, *options: object, host: Path | None = None, code: int = 0) -> Path:
         """Dumps the instance of the test; one in a bucket is dumped by a host with an empty folder."""
         with self.stored_in(prefix):
             data = host or (self.empty_host(f"{name}-host") if prefix else self.folder)
-            return await self.dumps.dump_instance(data, self.dumps.database_url, name, *options)
+            return await self.dumps.dump_instance(data, self.dumps.database_url, name, *options, code=code)
 
     async def restore(self, prefix: str | None, *files: object, name: str = "restored") -> Config:
         with self.stored_in(prefix):
@@ -235,7 +235,7 @@ class TestPacks:
                 instances.bucket.delete(key)
             else:
                 instances.bucket.write(key, content[:-1] + b"?")
-        manifest = read_dump(await instances.dump("old", "forge.tar"))
+        manifest = read_dump(await instances.dump("old", "forge.tar", code=3))
         assert repository_parts_of(manifest) == set() and manifest.deleted == {}
         assert len(manifest.notes) == 1
         assert manifest.notes[0].startswith(f"projects {project.id}: pack pack-") and f"is {damage} in the bucket" in manifest.notes[0]

@@ -391,9 +391,17 @@ class TestDeletedMeanwhile:
 
     def test_missing_repository_of_an_existing_project_is_noted(self, source: CommandRunner, target: CommandRunner, tmp_path: Path) -> None:
         shutil.rmtree(source.data / "repositories" / "1.git")
-        result = source.json("dump", tmp_path / "forge.tar")
+        result = json.loads(source("dump", tmp_path / "forge.tar", "--json", code=3).stdout)
         assert result["deleted_meanwhile"] == {} and "projects 1: it has no repository" in result["notes"][0]
         assert not json.loads(target("restore", tmp_path / "forge.tar", "--json", code=1).stdout)["check"]["ok"]
+
+    def test_damaged_object_is_noted(self, source: CommandRunner, target: CommandRunner, tmp_path: Path) -> None:
+        """It is copied as it is, and the check at the end of the restoration does not read it."""
+        index = next((source.data / "repositories" / "1.git" / "objects" / "pack").glob("*.idx"))
+        index.chmod(0o600)
+        index.write_bytes(index.read_bytes()[:-1] + b"?")
+        for command in (source("dump", tmp_path / "forge.tar", code=3), target("restore", tmp_path / "forge.tar", code=3)):
+            assert f"note   projects 1: {index.name} is damaged" in command.stdout
 
 
 class TestInterruptedRestore:

@@ -29,10 +29,10 @@ class DumpTool:
         """Dumps the instance of the test, with its key."""
         return await self.dump_instance(self.data, self.database_url, name, *options)
 
-    async def dump_instance(self, data: Path, database_url: str, name: str, *options: object) -> Path:
+    async def dump_instance(self, data: Path, database_url: str, name: str, *options: object, code: int = 0) -> Path:
         with self.patch.context() as patch:
             patch.setenv("FORGEFRONT_DATABASE_URL", database_url)
-            await asyncio.to_thread(CommandRunner(data), "dump", self.data / name, "--with-key", *options)
+            await asyncio.to_thread(CommandRunner(data), "dump", self.data / name, "--with-key", *options, code=code)
         return self.data / name
 
     async def restore(self, *files: object, name: str = "restored") -> Config:
