@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Literal, TextIO
+from urllib.parse import unquote
 
 import orjson
 import structlog
@@ -43,6 +44,7 @@ _NAMED_SECRET_PATTERN = re.compile(
 )
 _TOKEN_PATTERN = re.compile(r"(?<![A-Za-z0-9_-])(?![a-z_-]+(?![A-Za-z0-9_-]))[A-Za-z0-9_-]{20,}")
 """Has the form of a token: those of Forgefront and of other forges have at least 20 letters, digits, underscores and dashes."""
+_ID_PARAMETER_PATTERN = re.compile(r":(?:id|uid|\w+_id)")
 _BEARER_PATTERN = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 # To the last @: a password that is not encoded may contain one.
 _USER_INFO_PATTERN = re.compile(r"(://)[^/\s]*@")
@@ -202,6 +204,18 @@ def redact_text(text: str) -> str:
 def redact_tokens(text: str) -> str:
     """The string without anything that has the form of a token. Words of small letters stay, IDs of commits do not."""
     return _TOKEN_PATTERN.sub(REDACTED, text)
+
+
+def redact_ids(path: str, route: str) -> str:
+    """The path without what has the form of a token in the place of an id: `/users/:user_id/keys` is a route with one.
+
+    A project's `namespace%2Fname` stays, since no token has a slash.
+    """
+    segments = path.split("/")
+    for index, (name, segment) in enumerate(zip(route.split("/"), segments, strict=False)):
+        if _ID_PARAMETER_PATTERN.fullmatch(name) and "/" not in (value := unquote(segment)) and _TOKEN_PATTERN.search(value):
+            segments[index] = REDACTED
+    return "/".join(segments)
 
 
 def _redact_value(value: Any, depth: int = 0) -> Any:

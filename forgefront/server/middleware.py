@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_text, redact_tokens
+from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_ids, redact_text, redact_tokens
 from forgefront.server.metrics import Metrics
 from storage.database.engine import describe_error
 
@@ -124,6 +124,9 @@ def _find_logged_path(scope: Scope, state: dict[str, Any], status: int) -> str:
     if route is None or route == PREFLIGHT or (status == 404 and ":" not in route):
         # Nothing says which of its segments are secret: the token of a trigger may stand below a project whose slash is not encoded.
         path = redact_tokens(path)
+    elif status >= 400:
+        # Somebody may have sent a token in the place of an id. An id that was found is none.
+        path = redact_ids(path, route)
     return redact_text(path[:MAX_LOGGED_PATH_LENGTH])
 
 

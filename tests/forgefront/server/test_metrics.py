@@ -138,6 +138,27 @@ class TestAccessLine:
         assert token[:8] not in written.getvalue()
         assert json.loads(written.getvalue().splitlines()[0])["path"] == "/projects/a-project-with-a-long-name/triggers/[redacted]/x"
 
+    @pytest.mark.parametrize(
+        ("path", "status", "logged"),
+        [
+            ("/projects/AbCdEfGhIjKlMnOpQrSt/issues/7", 404, "/projects/[redacted]/issues/7"),
+            ("/projects/1/issues/fr-Ab3dEf-hIjKlMnOpQrStU", 404, "/projects/1/issues/[redacted]"),
+            ("/projects/abcdef0123456789abcdef01234567/issues/7", 401, "/projects/[redacted]/issues/7"),
+            ("/projects/AbCdEfGhIj%4blMnOpQrSt%20/issues/7", 404, "/projects/[redacted]/issues/7"),
+            ("/projects/Infrastructure-2%2FCustomer-Portal-Backend-2/issues/7", 403, ""),
+            ("/projects/a-group-with-a-long-name/issues/12345678901", 404, ""),
+            # What was found is no token.
+            ("/projects/Infrastructure-Team-2/issues/7", 200, ""),
+        ],
+    )
+    async def test_an_id_that_is_not_found_is_no_token(self, path: str, status: int, logged: str, written: io.StringIO) -> None:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            scope["state"] |= {"route": "/api/v3/projects/:id/issues/:issue_id"}
+            await PlainTextResponse("", status)(scope, receive, send)
+
+        await client(app).get(f"/api/v3{path}")
+        assert json.loads(written.getvalue())["path"] == f"/api/v3{logged or path}"
+
     async def test_a_path_with_a_route_is_complete(self, written: io.StringIO) -> None:
         await client(plain).get(f"/things/{'0a' * 20}")
         assert json.loads(written.getvalue())["path"] == f"/things/{'0a' * 20}"
