@@ -95,13 +95,17 @@ class App(Backend):
         self._ssh_server = _create_ssh_server(config, access, transport, ssh_listener, metrics) if ssh_listener else None
         ssh_keys = self._ssh_server.public_keys if self._ssh_server is not None else None
         self._host_registry = HostRegistry(config, self.database, self.key, ssh_keys)
+        required = {
+            "database": create_database_check(self.database),
+            **({"hosts": self._host_registry.check} if self._host_registry.is_needed else {}),
+        }
         readiness = ReadinessEndpoint(
             {
-                "database": create_database_check(self.database),
+                **required,
                 "repositories": create_folder_check(config.repositories),
-                **({"hosts": self._host_registry.check} if self._host_registry.is_needed else {}),
                 **{f"{name} bucket": create_store_check(store) for name, store in self.stores.items() if store.is_remote},
-            }
+            },
+            needed_for_reads=required,
         )
         self.graph.services.health_checks.register(readiness.find_problems)
         old_ids = read_old_ids(config)

@@ -7,12 +7,13 @@ import asyncio
 import math
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import structlog
 from sqlalchemy import text
+from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from forgefront.server.liveness import send_status
@@ -25,6 +26,8 @@ RESULT_CACHE_SECONDS = 1.0
 """Results are cached for this time: requests are anonymous, and must not cost a connection each."""
 
 STORE_CACHE_SECONDS = 10.0
+READS = "reads"
+"""The value of the parameter `for` with which reading is enough."""
 
 ReadinessCheck = Callable[[], Awaitable[None]]
 
@@ -34,10 +37,15 @@ class NotReadyError(Exception):
 
 
 class ReadinessEndpoint:
-    """Serves `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to a function that raises on failure."""
+    """Serves `GET /-/readiness`: 200 when every check passes, else 503; `checks` maps a name to a function that raises on failure.
 
-    def __init__(self, checks: Mapping[str, ReadinessCheck]) -> None:
+    `?for=reads` requires only the checks `needed_for_reads`, so that a balancer can go on to read while nothing can be written. An answer
+    has all checks.
+    """
+
+    def __init__(self, checks: Mapping[str, ReadinessCheck], needed_for_reads: Collection[str] = ()) -> None:
         self._checks = checks
+        self._needed_for_reads = needed_for_reads
         self._log = structlog.get_logger().bind(logger="readiness")
         self._running: asyncio.Task[dict[str, Any]] | None = None
         self._cached: dict[str, Any] = {}
@@ -45,7 +53,14 @@ class ReadinessEndpoint:
         self._abandoned: set[asyncio.Future[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        purpose = QueryParams(scope["query_string"]).get("for")
+        if purpose not in (None, READS):
+            await send_status(scope, receive, send, 400, {"message": f"for must be {READS}, or left out"})
+            return
         result = await self.result()
+        if purpose == READS:
+            is_readable = all(result["checks"][name]["status"] == "ok" for name in self._needed_for_reads)
+            result = {**result, "status": "ok" if is_readable else "unavailable"}
         if result["status"] == "ok":
             await send_status(scope, receive, send, 200, result)
         else:

@@ -18,11 +18,14 @@ from tests.forgefront.server.test_streams import StreamServers
 from tests.make import DataFactory, token_of
 from tests.support.database.databases import free_port
 from tests.support.servers.server_process import ServerProcess, run_server
+from tests.support.waiting import wait_until
 
 MANUAL = Path(__file__).parents[3] / "docs" / "operations.md"
 ADDRESSES = ("10.0.0.11:8080", "10.0.0.12:8080")
 BLOCK = re.compile(r"^```(\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUESTS = 20
+CHECKS_UNTIL_DOWN = 4
+"""Failed checks after which HAProxy sends no request to a server, with some to spare."""
 
 pytestmark = pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
 
@@ -42,8 +45,11 @@ def haproxy_command(folder: Path, port: int, addresses: list[str]) -> list[str]:
     config = replace_once(example("haproxy"), "maxconn 8000", "maxconn 1000")
     config = replace_once(config, "bind :443 ssl crt /etc/ssl/forge.example.com.pem alpn h2,http/1.1", f"bind 127.0.0.1:{port}")
     config = replace_once(config, "bind :22\n", f"bind 127.0.0.1:{free_port()}\n")
+    # A test waits until servers have failed several checks.
+    config = config.replace("inter 1s", "inter 200ms")
     for given, address in zip(ADDRESSES, addresses, strict=True):
-        config = replace_once(config, given, address)
+        assert config.count(given) == 2, "one group of servers that can write, and one of those that can read"
+        config = config.replace(given, address)
     (folder / "haproxy.cfg").write_text(config)
     return ["haproxy", "-db", "-f", str(folder / "haproxy.cfg")]
 
@@ -90,6 +96,7 @@ def run_balancer(name: str, folder: Path, servers: list[ServerProcess]) -> Itera
 class BalancedServers:
     """Two servers over one data folder and database behind a balancer, and a project whose owner calls them."""
 
+    name: str
     url: str
     servers: list[ServerProcess]
     owner: tables.User
@@ -117,8 +124,8 @@ async def forge(
     with ExitStack() as stack:
         logs = [tmp_path / "0.log", tmp_path / "1.log"]
         servers = [stack.enter_context(run_server(tmp_path, database_url, log, trusted_proxies="127.0.0.1")) for log in logs]
-        forge = BalancedServers(stack.enter_context(run_balancer(request.param, tmp_path, servers)), servers, owner, project, build)
-        yield forge
+        url = stack.enter_context(run_balancer(request.param, tmp_path, servers))
+        yield BalancedServers(request.param, url, servers, owner, project, build)
 
 
 async def test_requests_pass_and_a_server_that_dies_is_left_out(forge: BalancedServers, tmp_path: Path) -> None:
@@ -129,12 +136,26 @@ async def test_requests_pass_and_a_server_that_dies_is_left_out(forge: BalancedS
         assert (await client.get("/-/metrics")).status_code == 403
     assert all(server.log_entries(path=path) for server in forge.servers)
     await check_streams_and_files(forge, tmp_path)
+    if forge.name == "haproxy":
+        await check_reads_without_repositories(forge, tmp_path, path)
 
     async with forge.client() as client:
         forge.servers[0].kill()
         answers = [await client.post(path, json={"title": f"Issue {number}"}) for number in range(REQUESTS)]
     assert [answer.status_code for answer in answers] == [200] * REQUESTS
     assert [answer.json()["iid"] for answer in answers] == list(range(1, REQUESTS + 1))
+
+
+async def check_reads_without_repositories(forge: BalancedServers, folder: Path, path: str) -> None:
+    """Without their folder no server is ready, as without a bucket or with a full disk. The balancer goes on to use them."""
+    (folder / "repositories").rename(folder / "away")
+    failed = {"path": "/-/readiness", "status": 503}
+    await wait_until(lambda: all(len(server.log_entries(**failed)) >= CHECKS_UNTIL_DOWN for server in forge.servers), 60)
+    async with forge.client() as client:
+        for _ in range(REQUESTS):
+            response = await client.get(path)
+            assert response.status_code == 200, response.text
+    (folder / "away").rename(folder / "repositories")
 
 
 async def check_streams_and_files(forge: BalancedServers, folder: Path) -> None:

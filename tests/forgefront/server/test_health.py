@@ -54,6 +54,18 @@ class TestReadiness:
         assert response.json() == {"status": "ok", "checks": {"database": {"status": "ok"}, "repositories": {"status": "ok"}}}
         assert [name for name in os.listdir(tmp_path) if name.startswith(".readiness")] == []  # noqa: PTH208
 
+    async def test_for_reads(self, database: Database, tmp_path: Path) -> None:
+        checks = {"database": create_database_check(database), "repositories": create_folder_check(tmp_path / "absent")}
+        for needed, status in (("database",), 200), (("database", "repositories"), 503):
+            response = await client(ReadinessEndpoint(checks, needed)).get("/-/readiness?for=reads")
+            assert response.status_code == status
+            assert response.json()["status"] == ("ok" if status == 200 else "unavailable")
+            assert response.json()["checks"]["repositories"]["status"] == "unavailable"
+
+    async def test_for_anything_else_is_refused(self) -> None:
+        response = await client(ReadinessEndpoint({"database": succeed})).get("/-/readiness?for=writes")
+        assert (response.status_code, response.json()) == (400, {"message": "for must be reads, or left out"})
+
     async def test_missing_data_folder(self, database: Database, tmp_path: Path) -> None:
         app = ReadinessEndpoint(
             {"database": create_database_check(database), "repositories": create_folder_check(tmp_path / "secret-name")}
