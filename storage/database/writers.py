@@ -43,17 +43,22 @@ class WriteLock:
     def __init__(self, wait_seconds: float) -> None:
         self._lock = asyncio.Lock()
         self._wait_seconds = wait_seconds
+        self._waiting = 0
 
     async def acquire(self) -> None:
-        if self.is_free:
+        # A lock that was just released is not locked yet, but the first waiter gets it.
+        if self.is_free and not self._waiting:
             # Without waiters the lock is acquired without a timeout, which costs more than the lock.
             await self._lock.acquire()
             return
+        self._waiting += 1
         try:
             async with asyncio.timeout(self._wait_seconds):
                 await self._lock.acquire()
         except TimeoutError as error:
             raise DatabaseBusy("another writer held the database lock for too long") from error
+        finally:
+            self._waiting -= 1
 
     @property
     def is_free(self) -> bool:
@@ -262,7 +267,8 @@ def _run_thread(
     checkpoint_connection: sqlite3.Connection | None = None
     while (job := jobs.get()) is not None:
         if job == CHECKPOINT:
-            with suppress(sqlite3.OperationalError):
+            # Whatever fails here, without this thread no long transaction would ever end.
+            with suppress(sqlite3.Error):
                 # Not before it is needed: a connection reads the whole schema.
                 checkpoint_connection = checkpoint_connection or connect()
                 _checkpoint(checkpoint_connection)
@@ -293,7 +299,7 @@ def _set_result(done: "asyncio.Future[Exception | None]", error: Exception | Non
 
 def _checkpoint(connection: sqlite3.Connection) -> None:
     """Copies the log to the database as far as readers permit. Errors are ignored, because the next checkpoint tries again."""
-    with suppress(sqlite3.OperationalError):
+    with suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 

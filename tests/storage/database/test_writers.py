@@ -322,6 +322,20 @@ async def test_a_broken_idle_connection_is_discarded(database: Database) -> None
         assert await session.scalar(select(func.count()).select_from(Namespace)) == 2
 
 
+class TestWriteLock:
+    async def test_a_writer_that_comes_while_the_lock_is_passed_on_does_not_wait_for_ever(self) -> None:
+        lock = writers.WriteLock(0.01)
+        await lock.acquire()
+        second = asyncio.create_task(lock.acquire())
+        await asyncio.sleep(0)
+        # The second writer has the lock as soon as it runs.
+        lock.release()
+        async with asyncio.timeout(10):
+            with pytest.raises(DatabaseBusy):
+                await lock.acquire()
+        await second
+
+
 class TestSqlite:
     """What PostgreSQL, which lets writers of different rows work side by side, does not have."""
 
@@ -375,6 +389,26 @@ class TestSqlite:
         _, frames, _ = other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         other.close()
         assert 0 < frames < 10
+        await database.close()
+
+    async def test_a_failed_checkpoint_does_not_end_the_thread(
+        self, short_wait_database: tuple[Database, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A damaged file is a DatabaseError that is no OperationalError."""
+        database, _ = short_wait_database
+        writer = cast(writers.SqliteWriter, database.writer)
+
+        def fail(_: sqlite3.Connection) -> None:
+            writer._on_checkpoint()
+            raise sqlite3.DatabaseError("database disk image is malformed")
+
+        monkeypatch.setattr(writers, "_checkpoint", fail)
+        writer._jobs.put(writers.CHECKPOINT)
+        while not writer._has_checkpointed:  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0.001)
+        monkeypatch.undo()
+        async with asyncio.timeout(10):
+            await run_deferred_write(database, "after")
         await database.close()
 
     async def test_large_values_are_written(self, short_wait_database: tuple[Database, Path]) -> None:
