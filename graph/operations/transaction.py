@@ -1,9 +1,10 @@
 """Transactions of operations. An operation is one transaction; only this module commits."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
@@ -54,14 +55,43 @@ async def commit(context: Context) -> None:
 
 
 async def run_after_commit(context: Context) -> None:
-    """Runs the `after_commit` callbacks. One that fails is logged: the change itself has succeeded."""
-    for effect in context.after_commit:
-        try:
+    """Runs the `after_commit` callbacks. One that fails is logged: the change itself has succeeded.
+
+    If the caller is canceled, as by its time limit, they go on without it: nothing else would remove the files of deleted rows.
+    """
+    effects = iter(context.after_commit)
+    for effect in effects:
+        with _log_failure(context):
+            awaitable = effect()
+            if awaitable is not None:
+                # Most operations have no effect that waits, and need no task.
+                task = asyncio.create_task(_complete_effects(context, awaitable, effects))
+                _running_effects.add(task)
+                task.add_done_callback(_running_effects.discard)
+                await asyncio.shield(task)
+
+
+_running_effects: set[asyncio.Task[None]] = set()
+"""References, because the event loop has only weak ones."""
+
+
+async def _complete_effects(context: Context, awaitable: Awaitable[object], effects: Iterator[Callable[[], Any]]) -> None:
+    """Awaits an effect that has begun, and runs the ones after it."""
+    with _log_failure(context):
+        await awaitable
+    for effect in effects:
+        with _log_failure(context):
             awaitable = effect()
             if awaitable is not None:
                 await awaitable
-        except Exception:
-            log.exception("effect of a commit failed", request_id=context.request_id)
+
+
+@contextmanager
+def _log_failure(context: Context) -> Iterator[None]:
+    try:
+        yield
+    except Exception:
+        log.exception("effect of a commit failed", request_id=context.request_id)
 
 
 class TransactionSteps:

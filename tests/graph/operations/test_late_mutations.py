@@ -1,5 +1,7 @@
 """A mutation whose time limit passes: it is rejected with nothing changed, or its answer says that the change was made."""
 
+import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -16,9 +18,11 @@ from storage.database.write_session import WriteSession
 from storage.tables import AccessLevel, MergeRequestState
 from tests.make import DataFactory, token_of
 from tests.support.merge_requests import MergeRequestFactory
+from tests.support.waiting import wait_until
 
 MERGE = """mutation Accept($path: String!, $iid: Int!) {
   acceptMergeRequest(input: {projectPath: $path, iid: $iid}) { mergeRequest { state } userErrors { code } } }"""
+DELETE = "mutation Delete($path: String!) { deleteProject(input: {projectPath: $path}) { deletedId } }"
 
 
 @pytest.fixture
@@ -47,6 +51,18 @@ def around_commit_of_merge(patch: pytest.MonkeyPatch, action: Callable[[], None]
     patch.setattr(WriteSession, "commit", committing)
 
 
+def expire_all(graph: Graph) -> int:
+    """The deadlines of all operations pass. Returns their number."""
+    expiries = graph._deadlines._expiries
+    expired = list(expiries)
+    expiries.clear()
+    for deadline in expired:
+        assert deadline.task is not None
+        deadline.expired = True
+        deadline.task.cancel()
+    return len(expired)
+
+
 class TestDeadline:
     async def test_a_late_merge_is_never_rejected_after_its_commit(
         self, services: Services, merges: MergeRequestFactory, developer: tables.User, monkeypatch: pytest.MonkeyPatch
@@ -55,15 +71,8 @@ class TestDeadline:
         expired = 0
 
         def expire() -> None:
-            """The deadlines of all operations pass."""
             nonlocal expired
-            expiries = graph._deadlines._expiries
-            for deadline in list(expiries):
-                del expiries[deadline]
-                assert deadline.task is not None
-                deadline.expired = True
-                deadline.task.cancel()
-                expired += 1
+            expired += expire_all(graph)
 
         async def accept(branch: str, *, prepared: bool = False) -> tuple[OperationResult, MergeRequestState]:
             proposal = await merges.proposal(branch)
@@ -119,3 +128,24 @@ class TestDeadline:
         result = await Graph(services).run_document(MERGE, variables, None, token_of(developer), request_id="r")
         assert result.data is not None and result.data["acceptMergeRequest"]["mergeRequest"] == {"state": "MERGED"}
         assert result.errors == []
+
+    async def test_what_follows_a_commit_is_done_although_the_time_limit_passes(
+        self, services: Services, merges: MergeRequestFactory, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        graph, loop, may_go_on = Graph(services), asyncio.get_running_loop(), threading.Event()
+        removed: list[str] = []
+
+        def remove_slowly(project_id: int) -> None:
+            loop.call_soon_threadsafe(expire_all, graph)
+            may_go_on.wait(60)
+            removed.append("repository")
+
+        monkeypatch.setattr(services.repositories, "remove", remove_slowly)
+        monkeypatch.setattr(services.uploads, "remove_all", lambda project_id: removed.append("uploads"))
+        variables, token = {"path": str(merges.project.id)}, token_of(await make.user(admin=True))
+        try:
+            result = await graph.run_document(DELETE, variables, None, token, request_id="r")
+        finally:
+            may_go_on.set()
+        assert [error.code for error in result.errors] == [Code.INTERNAL]
+        await wait_until(lambda: removed == ["repository", "uploads"])
