@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -84,18 +84,19 @@ class BucketPacks:
 
     # Replacing packs.
 
-    async def acquire_lease(self, project_id: int) -> bool:
-        """Whether this host may replace the packs of a project; otherwise another host does."""
+    async def acquire_lease(self, project_id: int) -> datetime | None:
+        """Until when this host may replace the packs of a project; None if another host does."""
         moment = now()
         expires_at = moment + timedelta(seconds=2 * background_command.TIMEOUT_SECONDS)
         async with self._database.write_session() as session:
             result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
             await session.commit()
-        return bool(result.rowcount)
+        return expires_at if result.rowcount else None
 
-    async def release_lease(self, project_id: int) -> None:
+    async def release_lease(self, project_id: int, expires_at: datetime) -> None:
+        """Gives up a lease, unless it has ended and another host has it."""
         async with self._database.write_session() as session:
-            await session.execute(rows.release_lease(project_id))
+            await session.execute(rows.release_lease(project_id, expires_at))
             await session.commit()
 
     async def upload_replacement(self, path: Path, before: set[str]) -> PackReplacement:

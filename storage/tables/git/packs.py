@@ -58,8 +58,9 @@ def acquire_lease(dialect: str, project_id: int, moment: datetime, expires_at: d
     )
 
 
-def release_lease(project_id: int) -> Delete:
-    return delete(RepackLease).where(col(RepackLease.project_id) == project_id)
+def release_lease(project_id: int, expires_at: datetime) -> Delete:
+    """The statement that gives up the lease that ends then; one that another host has taken since ends at another time."""
+    return delete(RepackLease).where(col(RepackLease.project_id) == project_id, col(RepackLease.expires_at) == expires_at)
 
 
 def current(project_id: int) -> Select[Pack]:

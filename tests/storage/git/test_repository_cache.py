@@ -28,6 +28,7 @@ from storage.git.repository_cache import RepositoryCache
 from storage.objects.object_store import open_store
 from storage.tables import Pack
 from storage.tables.git import refs
+from storage.tables.git.packs import RepackLease
 from tests.make import DataFactory
 from tests.support.git.git_history import commit_files, git, make_history
 from tests.support.servers.bucket import Bucket
@@ -439,6 +440,34 @@ class TestRepack:
         monkeypatch.setattr(repack, "repack", repack_slowly)
         assert await first.cache.repack(first.project_id)
         assert results == [False]
+
+    async def test_a_host_whose_lease_has_ended_leaves_that_of_the_next_one(
+        self, hosts: tuple[Host, Host], database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, second = hosts
+        await self.commit_many(hosts)
+        has_begun, may_end = asyncio.Event(), asyncio.Event()
+        later: list[asyncio.Task[bool]] = []
+        run = repack.repack
+
+        async def repack_slowly(path: Path) -> bool:
+            if path == second.path:
+                has_begun.set()
+                await may_end.wait()
+            elif not later:
+                async with database.write_session() as session:
+                    await session.execute(update(RepackLease).values(expires_at=now() - timedelta(seconds=1)))
+                    await session.commit()
+                later.append(asyncio.create_task(second.cache.repack(second.project_id)))
+                await has_begun.wait()
+            return await run(path)
+
+        monkeypatch.setattr(repack, "repack", repack_slowly)
+        assert await first.cache.repack(first.project_id)
+        assert not await first.cache.repack(first.project_id)
+        may_end.set()
+        assert await later[0]
+        assert await first.cache.repack(first.project_id)
 
     async def test_a_host_that_lags_behind_can_repack_too(self, hosts: tuple[Host, Host], database: Database) -> None:
         first, second = hosts
