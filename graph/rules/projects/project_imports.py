@@ -75,9 +75,11 @@ async def queue_import(context: Context, project: tables.Project, target: HookUr
 
 
 async def run_forever(services: Services) -> None:
-    """Run pending imports, and wait for new ones, until canceled."""
+    """Run pending imports, and wait for new ones, until canceled. Raises what `run_pending` raises, after all imports have ended."""
     while True:
-        await asyncio.gather(*(run_pending(services) for _ in range(MAX_CONCURRENT_IMPORTS)))
+        ended = await asyncio.gather(*(run_pending(services) for _ in range(MAX_CONCURRENT_IMPORTS)), return_exceptions=True)
+        if (error := next(filter(None, ended), None)) is not None:
+            raise error
         await services.project_import_wakeup.wait(POLL_SECONDS)
 
 

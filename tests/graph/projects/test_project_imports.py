@@ -202,6 +202,24 @@ class TestImport:
         assert leases == [None] * 3
         assert (await read_import(ask, user, key))["repositoryImport"]["state"] == "FINISHED"
 
+    async def test_that_fails_waits_for_the_one_beside_it(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Otherwise those that begin after the failure would run beside it."""
+        beside, ended = asyncio.Event(), list[bool]()
+
+        async def run_pending(_: Services) -> None:
+            if beside.is_set():
+                raise RuntimeError("an import fails")
+            beside.set()
+            try:
+                await asyncio.sleep(0.01)
+            finally:
+                ended.append(True)
+
+        monkeypatch.setattr(project_imports, "run_pending", run_pending)
+        with pytest.raises(RuntimeError, match="an import fails"):
+            await project_imports.run_forever(make.services)
+        assert ended
+
     async def test_continues_after_a_crash_and_stops_with_its_project(
         self, ask: Ask, make: DataFactory, open_services: Services, host: tuple[int, str]
     ) -> None:
