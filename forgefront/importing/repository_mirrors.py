@@ -15,8 +15,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from storage.git.cancellation import Cancellation, check_canceled
 from storage.git.importing.remote_import import SETTINGS
 from storage.git.subprocesses import git_command
 
@@ -32,6 +33,7 @@ SSH_ENVIRONMENT = ("HOME", "USER", "SSH_AUTH_SOCK")
 _SSH_URL = re.compile(r"(?:ssh://)?[\w.-]+@[\w.-]+(?::\d+)?[:/][^\s]+", re.ASCII)
 _HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
 
+T = TypeVar("T")
 
 ListRefs = Callable[[str, str | None], Awaitable[str | None]]
 """Lists the refs at a URL with these credentials, as `git ls-remote --symref` does; returns None where git has to do it."""
@@ -80,18 +82,28 @@ class RepositoryMirrors:
             (_, credentials), *_ = self._order_credentials(source)
             listed = await self.list_refs(source.url, credentials)
         async with self._slots:
-            try:
-                return await asyncio.to_thread(self._update, self.path_of(project_id), source, listed)
-            except asyncio.CancelledError:
-                # The thread would wait for git, and the end of the program for the thread.
-                for process in list(self._processes):
-                    _kill(process)
-                raise
+            return await self._run_in_thread(self._update, self.path_of(project_id), source, listed)
 
     async def has_branches(self, project_id: int, source: MirrorSource) -> bool:
         """Whether another repository of the project can be read and is not empty, with the credentials that were accepted last."""
         async with self._slots:
-            return await asyncio.to_thread(self._has_branches, self.path_of(project_id), source)
+            return await self._run_in_thread(self._has_branches, self.path_of(project_id), source)
+
+    async def _run_in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs work that waits for another host. It ends with a caller that is canceled: the end of the program waits for its thread."""
+        cancellation = Cancellation()
+
+        def run() -> T:
+            with cancellation.activate():
+                return work(*arguments)
+
+        try:
+            return await asyncio.to_thread(run)
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            for process in list(self._processes):
+                _kill(process)
+            raise
 
     def _has_branches(self, path: Path, source: MirrorSource) -> bool:
         (_, credentials), *_ = self._order_credentials(source)
@@ -192,6 +204,8 @@ class RepositoryMirrors:
         timer.start()
         self._processes.add(process)
         try:
+            # The caller may have been canceled before the process was among those that it ends.
+            check_canceled()
             output, errors = process.communicate()
         finally:
             timer.cancel()
@@ -199,6 +213,8 @@ class RepositoryMirrors:
             if process.poll() is None:
                 _kill(process)
                 process.wait()
+        # Otherwise the next credentials would be tried.
+        check_canceled()
         if process.returncode:
             raise CloneFailed(_find_reason(errors.decode("utf-8", "replace")) or f"git ended with {process.returncode}")
         return output.decode("utf-8", "replace")

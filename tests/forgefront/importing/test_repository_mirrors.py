@@ -1,0 +1,49 @@
+"""Mirrors of imported repositories, whose git processes end with their caller."""
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forgefront.importing import repository_mirrors
+from forgefront.importing.repository_mirrors import MirrorSource, RepositoryMirrors
+from tests.support.waiting import wait_until
+
+
+@pytest.mark.parametrize("method", ["update", "has_branches"])
+async def test_git_ends_with_a_caller_that_is_canceled(method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also git for the credentials that were to be tried next: the end of the program waits for their thread."""
+    monkeypatch.setattr(repository_mirrors, "HEAD_SECONDS", 20.0)
+    mirrors: Any = RepositoryMirrors(tmp_path, parallel=1)
+    mirrors.path_of(7).mkdir()
+    work, has_ended, connected, connections = getattr(mirrors, f"_{method}"), threading.Event(), asyncio.Event(), 0
+
+    def work_and_note(*arguments: Any) -> Any:
+        try:
+            return work(*arguments)
+        finally:
+            has_ended.set()
+
+    async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    setattr(mirrors, f"_{method}", work_and_note)
+    server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+    try:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/app.git"
+        running = asyncio.create_task(getattr(mirrors, method)(7, MirrorSource(url, ("ada:first", "ada:second"))))
+        async with asyncio.timeout(15):
+            await connected.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        await wait_until(has_ended.is_set)
+        assert connections == 1
+    finally:
+        server.close()
