@@ -6,8 +6,8 @@ number of the newest event as `seq`, so that a client that is disconnected befor
 
     4400  invalid message                 4401  an operation before connection_init       4403  invalid or revoked credential
     4408  no connection_init in time      4409  an operation id that is in use            4429  a second connection_init, too many
-    1012  the service restarts            1013  too many connections, or unavailable            concurrent operations, or too many
-                                                                                                 streams of one user
+    1011  an error of the service         1013  too many connections, or unavailable            concurrent operations, or too many
+    1012  the service restarts                                                                   streams of one user
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import contextlib
 from typing import Any
 
 import orjson
+import structlog
 from starlette.types import Receive, Scope, Send
 
 from graph.errors import LimitExceeded, Unavailable
@@ -40,7 +41,10 @@ CLOSE_CODES = {
     StreamEnd.SHUTDOWN: (1012, "Service Restart"),
     StreamEnd.UNAVAILABLE: (1013, "Try again later"),
     StreamEnd.UNAUTHENTICATED: (4403, "Forbidden"),
+    StreamEnd.FAILED: (1011, "Internal error"),
 }
+
+log = structlog.get_logger("graph")
 
 
 class SocketClosed(Exception):
@@ -84,7 +88,7 @@ class _WebSocketConnection:
             reader_task = asyncio.create_task(self._receive_messages())
             await asyncio.wait((reader_task, self._ended), return_when=asyncio.FIRST_COMPLETED)
             if not reader_task.done():
-                raise SocketClosed(*CLOSE_CODES.get(self._ended.result(), (1011, "")))
+                raise SocketClosed(*CLOSE_CODES[self._ended.result()])
             await reader_task
         except SocketClosed as closed:
             if closed.code is not None:
@@ -175,8 +179,11 @@ class _WebSocketConnection:
     def _on_operation_done(self, key: str, task: "asyncio.Task[None]") -> None:
         if self._operations.get(key) is task:
             del self._operations[key]
-        if not task.cancelled():
-            task.exception()
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, SocketClosed):
+            # The client would wait for the end of the operation.
+            log.error("operation failed", request_id=self._request_id, exc_info=error)
+            self._end(StreamEnd.FAILED)
 
     async def _run_operation(self, key: str, payload: Any) -> None:
         try:

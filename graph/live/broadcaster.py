@@ -54,6 +54,7 @@ class StreamEnd(Enum):
     SLOW_CONSUMER = auto()
     UNAUTHENTICATED = auto()
     COMPLETED = auto()
+    FAILED = auto()
 
 
 @dataclass(frozen=True, slots=True)

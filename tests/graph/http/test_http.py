@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 from starlette.requests import ClientDisconnect
 
 from graph.errors import Code
@@ -288,6 +289,39 @@ class TestMethods:
         scope = {"type": "websocket", "path": "/graphql", "headers": [], "subprotocols": ["graphql-transport-ws"]}
         await make_graphql_app(graph)(scope, receive, send)
         assert len(sent) == sent_before
+
+
+class TestWebSocketFailures:
+    async def test_an_operation_that_fails_unexpectedly_is_logged_and_closes_the_socket(
+        self, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Its client would wait for ever."""
+        graph, user = Graph(make.services), await make.user()
+
+        async def fail(*_: Any, **__: Any) -> OperationResult:
+            raise RuntimeError("broken")
+
+        monkeypatch.setattr(graph, "run_document", fail)
+        subscription = {"type": "subscribe", "id": "1", "payload": {"query": "{ viewer { id } }"}}
+        texts = [{"type": "connection_init", "payload": {"PRIVATE-TOKEN": token_of(user)}}, subscription]
+        messages: list[Any] = [{"type": "websocket.connect"}]
+        messages += [{"type": "websocket.receive", "text": json.dumps(text)} for text in texts]
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            if messages:
+                return messages.pop(0)
+            return await asyncio.Event().wait()
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "websocket", "path": "/graphql", "headers": [], "subprotocols": ["graphql-transport-ws"]}
+        with structlog.testing.capture_logs() as entries:
+            async with asyncio.timeout(10):
+                await make_graphql_app(graph)(scope, receive, send)
+        assert sent[-1] == {"type": "websocket.close", "code": 1011, "reason": "Internal error"}
+        assert [(entry["log_level"], str(entry["exc_info"])) for entry in entries] == [("error", "broken")]
 
 
 class TestAccept:
