@@ -286,12 +286,9 @@ class Transport:
             if lowering is not None:
                 lowering.cancel()
             feed_task.cancel()
-            await asyncio.shield(terminate(process, is_push=is_push))
             others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task, client_task) if task is not None]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-            process.close()
+            # The caller may be canceled again meanwhile.
+            await asyncio.shield(_end(process, others, is_push=is_push))
 
     async def _explain(self, stderr: StderrTail, indexing: IndexingWatchdog, messages: bytes) -> str | None:
         """Returns the message for the client if the push exceeded a limit; None otherwise."""
@@ -312,6 +309,15 @@ class Transport:
         settings = (*_SAFE_DIRECTORY, *own, *self._limits)
         configured = git_command.command(path, *(part for setting in settings for part in ("-c", setting)))
         return [*configured, service.removeprefix("git-"), *mode, str(path.absolute())]
+
+
+async def _end(process: async_process.AsyncProcess, others: Sequence["asyncio.Task[None]"], *, is_push: bool) -> None:
+    """Ends the process, and the tasks that accompany it."""
+    await terminate(process, is_push=is_push)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    process.close()
 
 
 def _rpc_arguments(stateless: bool) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from storage.git.protocol import transport as transport_module
 from storage.git.protocol.pack_sizes import MAX_READ_BYTES
 from storage.git.protocol.process_slots import FairLimiter, TransportBusy
 from storage.git.protocol.push import InvalidPush, PushAuthorizer, PushDecision, PushRule, RefCommand
@@ -137,6 +138,30 @@ class TestConcurrencyLimit:
 
 
 class TestFetch:
+    async def test_that_is_canceled_again_while_git_ends_leaves_no_task(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        terminate, is_ending, may_end = transport_module.terminate, asyncio.Event(), asyncio.Event()
+
+        async def terminate_slowly(*arguments: Any, **settings: Any) -> None:
+            is_ending.set()
+            await may_end.wait()
+            await terminate(*arguments, **settings)
+
+        async def never_send() -> AsyncIterator[bytes]:
+            await asyncio.Event().wait()
+            yield b""
+
+        monkeypatch.setattr(transport_module, "terminate", terminate_slowly)
+        before = asyncio.all_tasks()
+        running = asyncio.create_task(Transport().upload_pack(path, never_send(), OutputBuffer()))
+        await wait_until(lambda: len(asyncio.all_tasks() - before) > 1)
+        running.cancel()
+        await is_ending.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        may_end.set()
+        await wait_until(lambda: asyncio.all_tasks() <= before)
+
     async def test_advertises(self, path: Path) -> None:
         received = OutputBuffer()
         await Transport().advertise(GitService.UPLOAD, path, received)
