@@ -36,6 +36,8 @@ MAX_PARTS = 9000
 MAX_CONCURRENT_PARTS = 2
 LIST_PAGE_SIZE = 500
 ABORT_SECONDS = 10.0
+LATE_ANSWER_SECONDS = 1.0
+"""Seconds for which a canceled caller waits to learn whether a small object was stored."""
 MAX_OWNER_LENGTH = 64
 CLOSE_SECONDS = 0.2
 STALL_SECONDS = 60.0
@@ -103,11 +105,32 @@ class BucketStore(ObjectStore):
                 return size
         except BaseException:
             if upload is not None:
-                await asyncio.shield(asyncio.ensure_future(upload.abort()))
+                await asyncio.shield(asyncio.ensure_future(self._abort(path, upload)))
             raise
-        with translate_errors():
-            await obstore.put_async(self._store, path, b"".join(buffered), use_multipart=False)
+        putting = asyncio.ensure_future(obstore.put_async(self._store, path, b"".join(buffered), use_multipart=False))
+        try:
+            with translate_errors():
+                await asyncio.shield(putting)
+        except asyncio.CancelledError:
+            await asyncio.shield(asyncio.ensure_future(self._take_back(path, putting)))
+            raise
         return size
+
+    async def _abort(self, path: str, upload: "_MultipartUpload") -> None:
+        await upload.abort()
+        await self._delete_stored(path, upload.task)
+
+    async def _take_back(self, path: str, putting: "asyncio.Future[Any]") -> None:
+        """Ends a request that the bucket may have fulfilled already, without an answer so far."""
+        await asyncio.wait({putting}, timeout=LATE_ANSWER_SECONDS)
+        putting.cancel()
+        await self._delete_stored(path, putting)
+
+    async def _delete_stored(self, path: str, uploading: "asyncio.Future[Any]") -> None:
+        """Deletes the object of an upload that has succeeded. One that cannot be deleted now is an orphan."""
+        if uploading.done() and not uploading.cancelled() and uploading.exception() is None:
+            with contextlib.suppress(OSError):
+                await self.delete(path)
 
     @asynccontextmanager
     async def open(self, key: str, start: int = 0, size: int | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
@@ -175,11 +198,11 @@ class BucketStore(ObjectStore):
 
 
 class _MultipartUpload:
-    """A multipart upload of an object that is sent while it is received."""
+    """A multipart upload of an object that is sent while it is received; `task` ends with it."""
 
     def __init__(self, store: S3Store, path: str, part_bytes: int) -> None:
         self._queue: asyncio.Queue[bytes | _UploadAborted | None] = asyncio.Queue(1)
-        self._upload_task = asyncio.ensure_future(
+        self.task = asyncio.ensure_future(
             obstore.put_async(store, path, self._chunks(), use_multipart=True, chunk_size=part_bytes, max_concurrency=MAX_CONCURRENT_PARTS)
         )
 
@@ -189,26 +212,26 @@ class _MultipartUpload:
     async def finish(self) -> None:
         await self._enqueue(None)
         with translate_errors():
-            await asyncio.shield(self._upload_task)
+            await asyncio.shield(self.task)
 
     async def abort(self) -> None:
-        """Aborts the upload and waits for that: obstore does it if its source fails, not if it is canceled."""
+        """Aborts the upload, unless its source has ended, and waits for that: obstore aborts if the source fails, not when canceled."""
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(_UploadAborted())
-        await asyncio.wait({self._upload_task}, timeout=ABORT_SECONDS)
-        if self._upload_task.done() and not self._upload_task.cancelled():
-            self._upload_task.exception()
+        await asyncio.wait({self.task}, timeout=ABORT_SECONDS)
+        if self.task.done() and not self.task.cancelled():
+            self.task.exception()
 
     async def _enqueue(self, item: bytes | None) -> None:
         putting = asyncio.ensure_future(self._queue.put(item))
         try:
-            await asyncio.wait({putting, self._upload_task}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({putting, self.task}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             putting.cancel()
-        if self._upload_task.done():
+        if self.task.done():
             with translate_errors():
-                self._upload_task.result()
+                self.task.result()
 
     async def _chunks(self) -> AsyncIterator[bytes]:
         while (item := await self._queue.get()) is not None:

@@ -4,8 +4,10 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import httpx
+import obstore
 import pytest
 
 from storage.objects import bucket_store
@@ -78,6 +80,29 @@ class TestPut:
         putting = asyncio.ensure_future(store.put(key, stuck(), 2 * size))
         await asyncio.wait_for(waiting.wait(), 10)
         putting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await putting
+
+        await self.is_deleted(s3, store, key)
+
+    @pytest.mark.parametrize("size", [10, 6 * MEGABYTE])
+    async def test_leaves_nothing_when_it_is_canceled_before_the_bucket_answers(
+        self, s3: str, tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store, key = open_store("s3://forge/builds", tmp_path, {**SETTINGS, "endpoint": s3}), new_key()
+        put, is_stored, may_answer = obstore.put_async, asyncio.Event(), asyncio.Event()
+
+        async def put_and_wait(*arguments: Any, **settings: Any) -> Any:
+            answer = await put(*arguments, **settings)
+            is_stored.set()
+            await may_answer.wait()
+            return answer
+
+        monkeypatch.setattr(obstore, "put_async", put_and_wait)
+        putting = asyncio.ensure_future(store.put(key, chunks(b"x" * size), size))
+        await is_stored.wait()
+        putting.cancel()
+        may_answer.set()
         with pytest.raises(asyncio.CancelledError):
             await putting
 
