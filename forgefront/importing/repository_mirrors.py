@@ -5,19 +5,18 @@ and fetches only what changed. Git receives the credentials in its environment, 
 """
 
 import asyncio
-import contextlib
 import hashlib
 import os
 import re
-import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Timer
 from typing import Any, NamedTuple, TypeVar
 
-from storage.git.cancellation import Cancellation, check_canceled
+from storage.git.cancellation import Cancellation, call_when_canceled, check_canceled
 from storage.git.importing.remote_import import SETTINGS
 from storage.git.subprocesses import git_command
 
@@ -69,7 +68,6 @@ class RepositoryMirrors:
 
     def __post_init__(self) -> None:
         self._slots = asyncio.Semaphore(self.parallel)
-        self._processes: set[subprocess.Popen[bytes]] = set()
         self._accepted = 0
 
     def path_of(self, project_id: int) -> Path:
@@ -101,8 +99,6 @@ class RepositoryMirrors:
             return await asyncio.to_thread(run)
         except asyncio.CancelledError:
             cancellation.cancel()
-            for process in list(self._processes):
-                _kill(process)
             raise
 
     def _has_branches(self, path: Path, source: MirrorSource) -> bool:
@@ -200,18 +196,15 @@ class RepositoryMirrors:
             may_fork=True,
             new_session=True,
         )
-        timer = Timer(seconds, _kill, (process,))
+        timer = Timer(seconds, git_command.kill_group, (process,))
         timer.start()
-        self._processes.add(process)
         try:
-            # The caller may have been canceled before the process was among those that it ends.
-            check_canceled()
-            output, errors = process.communicate()
+            with call_when_canceled(partial(git_command.kill_group, process)):
+                output, errors = process.communicate()
         finally:
             timer.cancel()
-            self._processes.discard(process)
             if process.poll() is None:
-                _kill(process)
+                git_command.kill_group(process)
                 process.wait()
         # Otherwise the next credentials would be tried.
         check_canceled()
@@ -244,12 +237,6 @@ def _find_reason(errors: str) -> str:
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     reported = [line for line in lines if line.lower().startswith(("fatal:", "error:", "remote:"))]
     return "; ".join(reported or lines[-1:])[:MAX_REASON_LENGTH]
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    # The group, because git has child processes.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _environment(protocols: str, credentials: str | None) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Cancellation of work in threads: work that nobody waits for ends at the next object that it reads."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 _LOCAL = threading.local()
@@ -14,17 +14,31 @@ class WorkCanceled(Exception):
 class Cancellation:
     """Cancels one piece of work, from another thread."""
 
-    __slots__ = ("_is_canceled",)
+    __slots__ = ("_callbacks", "_is_canceled")
 
     def __init__(self) -> None:
         self._is_canceled = False
+        self._callbacks: list[Callable[[], object]] = []
 
     def cancel(self) -> None:
         self._is_canceled = True
+        for callback in list(self._callbacks):
+            callback()
 
     def check(self) -> None:
         if self._is_canceled:
             raise WorkCanceled
+
+    @contextmanager
+    def add_callback(self, callback: Callable[[], object]) -> Iterator[None]:
+        """Has `cancel` call this within the block. Raises WorkCanceled if it was canceled before."""
+        self._callbacks.append(callback)
+        try:
+            # After it was added, so that a cancellation at the same time either calls it or is found here.
+            self.check()
+            yield
+        finally:
+            self._callbacks.remove(callback)
 
     @contextmanager
     def activate(self) -> Iterator[None]:
@@ -42,3 +56,14 @@ def check_canceled() -> None:
     cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
     if cancellation is not None:
         cancellation.check()
+
+
+@contextmanager
+def call_when_canceled(callback: Callable[[], object]) -> Iterator[None]:
+    """Has the cancellation of this thread's work, if there is one, call this within the block. Raises WorkCanceled if it was canceled."""
+    cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
+    if cancellation is None:
+        yield
+        return
+    with cancellation.add_callback(callback):
+        yield

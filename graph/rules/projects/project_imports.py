@@ -9,7 +9,6 @@ Git connects only to addresses that webhooks may call (`graph/events/address_gua
 """
 
 import asyncio
-import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,6 +28,7 @@ from graph.rules.git import ref_updates
 from graph.rules.projects import projects
 from storage import tables
 from storage.disk_full import is_disk_full
+from storage.git.cancellation import Cancellation
 from storage.git.importing.remote_import import RemoteRepository, import_remote
 from storage.git.repositories import StagedRepository
 from storage.git.repository import NotARepository
@@ -99,10 +99,6 @@ class _ImportFailed(Exception):
     """The import cannot succeed; the message says why and what to do."""
 
 
-class _ImportStopped(Exception):
-    """Ends git in the thread of the import."""
-
-
 @dataclass
 class _ImportJob:
     """An import leased by this process. `progress` is what git reported last: a phase, the completed steps and their total."""
@@ -143,16 +139,18 @@ async def _run(services: Services, job: _ImportJob) -> None:
         raise _ImportFailed(str(error)) from None
     remote = RemoteRepository(job.url.url, url.raw_host.decode("ascii").strip("[]"), port_of(url), addresses, job.url.credentials)
     folder = services.repositories.new_staging_folder()
-    stop = threading.Event()
+    cancellation = Cancellation()
     report = partial(_report, services, job)
     publishing: asyncio.Future[StagedRepository] | None = None
 
     def report_progress(phase: str, done: int, total: int) -> None:
-        if stop.is_set():
-            raise _ImportStopped
         job.progress = phase, done, total
 
-    fetching = asyncio.ensure_future(asyncio.to_thread(import_remote, remote, folder, report_progress))
+    def fetch() -> None:
+        with cancellation.activate():
+            import_remote(remote, folder, report_progress)
+
+    fetching = asyncio.ensure_future(asyncio.to_thread(fetch))
     try:
         await lease_renewal.renew_until_done(fetching, report, REPORT_SECONDS)
         publishing = asyncio.ensure_future(services.repositories.publish_staged(folder))
@@ -163,7 +161,7 @@ async def _run(services: Services, job: _ImportJob) -> None:
         reason = "The disk of the service is full." if is_disk_full(error) else "The repository cannot be stored."
         raise _ImportFailed(f"{reason} Start the import again later.") from error
     finally:
-        stop.set()
+        cancellation.cancel()
         await lease_renewal.wait_for_end(fetching)
         if publishing is not None:
             await lease_renewal.end(publishing)

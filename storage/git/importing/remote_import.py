@@ -4,15 +4,15 @@ The caller has checked the addresses of the host. Git connects to these alone (`
 other protocol, so a name that changes its addresses in between has no effect.
 """
 
-import os
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Timer
 
+from storage.git.cancellation import call_when_canceled
 from storage.git.importing.repository_import import REFSPECS, ProgressCallback, report_progress
 from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD
 from storage.git.repository import Repository
@@ -54,7 +54,7 @@ def import_remote(remote: RemoteRepository, target: Path, progress: ProgressCall
     """Creates `target`, a bare repository with all branches, all tags and the HEAD of the remote one, synced to disk.
 
     Raises GitCommandError with git's message, FileExistsError for `target`, OSError (ENOSPC) if the disk is full. An exception of
-    `progress` ends the import and is passed on.
+    `progress` ends the import and is passed on. A cancellation of the thread's work (`storage/git/cancellation.py`) ends git at once.
     """
     with create_atomically(target) as folder:
         Repository.initialize(folder, DEFAULT_HEAD)
@@ -96,23 +96,19 @@ def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: s
         may_fork=True,
         new_session=True,
     )
-    timer = Timer(seconds, _kill, (process,))
+    timer = Timer(seconds, git_command.kill_group, (process,))
     timer.start()
     try:
-        yield process
+        with call_when_canceled(partial(git_command.kill_group, process)):
+            yield process
     finally:
         timer.cancel()
         if process.poll() is None:
-            _kill(process)
+            git_command.kill_group(process)
             process.wait()
         for stream in (process.stdout, process.stderr):
             if stream is not None:
                 stream.close()
-
-
-def _kill(process: "subprocess.Popen[bytes]") -> None:
-    # The group, because git has child processes.
-    os.killpg(process.pid, signal.SIGKILL)
 
 
 def _credential_environment(remote: RemoteRepository) -> dict[str, str]:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Timer
 from typing import IO
@@ -250,10 +250,16 @@ def start_fetch(
             yield process
         finally:
             if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)  # the group, because fetch has child processes
+                kill_group(process)
                 process.wait()
             if process.stderr is not None:
                 process.stderr.close()
+
+
+def kill_group(process: "subprocess.Popen[bytes]") -> None:
+    """Kills a process of a session of its own, and its children: fetch has some. Does nothing if it has ended."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def failure_of(stderr: bytes, code: int = 1) -> Exception:

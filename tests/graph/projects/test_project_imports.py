@@ -21,11 +21,13 @@ from graph.operations.execution import Graph
 from graph.rules.git import ref_updates
 from graph.rules.projects import project_imports
 from storage import tables
+from storage.git.importing import remote_import
 from storage.git.protocol.push import RefCommand
 from storage.tables import AccessLevel
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
 from tests.support.git.git_history import commit_files, git, make_history
+from tests.support.waiting import wait_until
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId repositoryImport { state } } userErrors { field message code } } }"""
@@ -201,6 +203,29 @@ class TestImport:
 
         assert leases == [None] * 3
         assert (await read_import(ask, user, key))["repositoryImport"]["state"] == "FINISHED"
+
+    async def test_that_is_canceled_does_not_wait_for_a_silent_host(
+        self, ask: Ask, make: DataFactory, open_services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(remote_import, "LIST_SECONDS", 20.0)
+        connected = asyncio.Event()
+
+        async def never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connected.set()
+            await reader.read()
+            writer.close()
+
+        server = await asyncio.start_server(never_answer, "127.0.0.1", 0)
+        try:
+            await create(ask, await make.user(), f"http://code.invalid:{server.sockets[0].getsockname()[1]}/open.git")
+            running = asyncio.create_task(project_imports.run_pending(open_services))
+            async with asyncio.timeout(15):
+                await connected.wait()
+            running.cancel()
+            await wait_until(running.done)
+            assert running.cancelled()
+        finally:
+            server.close()
 
     async def test_that_fails_waits_for_the_one_beside_it(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         """Otherwise those that begin after the failure would run beside it."""
