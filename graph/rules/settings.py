@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from graph.context import Context
 from graph.errors import Invalid
-from graph.rules import validation
+from graph.rules import timestamps, validation
 from storage import tables
 from storage.tables import settings
 from storage.tables.base import MAX_URL_LENGTH
@@ -148,6 +148,6 @@ async def update_settings(context: Context, values: dict[str, Any]) -> tables.Se
     row = await lock_settings(context)
     for key, value in columns.items():
         setattr(row, key, value)
-    row.updated_at = context.now()
+    timestamps.touch_if_changed(context, row)
     await context.session.flush()
     return row

@@ -11,7 +11,7 @@ from graph.context import Context
 from graph.errors import NotFound, Taken
 from graph.events import payloads
 from graph.events.publisher import publish, publish_each
-from graph.rules import settings, validation
+from graph.rules import settings, timestamps, validation
 from graph.rules.builds import stored_objects
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can
@@ -91,7 +91,7 @@ async def update_group(context: Context, group: tables.Namespace, values: Mappin
             row.path_key = row.path.lower()
     if "description" in values:
         row.description = validate_description(values["description"])
-    row.updated_at = context.now()
+    timestamps.touch_if_changed(context, row)
     await context.session.flush()
     await system_notes.rename_namespace(context, row, old_path)
     return row

@@ -14,7 +14,7 @@ from graph.events.project_hook_payloads import find_commit, push_body
 from graph.events.publisher import new_batch_id
 from graph.events.push_payloads import BranchPushed
 from graph.events.webhook_sender import DeliveryResult, parse_secret
-from graph.rules import validation
+from graph.rules import timestamps, validation
 from graph.rules.git import refs
 from graph.rules.git.commit_index import RefUpdate
 from graph.rules.permissions.policy import Action, can, can_see_project, filter_visible_projects, load_project_of, require
@@ -84,7 +84,7 @@ async def update_hook(context: Context, hook_id: int | None, project_id: int | N
     columns |= {name: values[name] for name in DEFAULT_SWITCHES if values.get(name) is not None}
     for name, value in columns.items():
         setattr(hook, name, value)
-    hook.updated_at = context.now()
+    timestamps.touch_if_changed(context, hook)
     context.after_commit.append(context.services.outbox.record_hook_change)
     await context.session.flush()
     return hook

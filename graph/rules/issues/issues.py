@@ -189,7 +189,8 @@ async def update_issue(context: Context, project: tables.Project, issue: tables.
             row.milestone_id = await resolve_milestone_id(context, project, values["milestone_id"])
         if "labels" in values:
             labels_changed = await set_labels(context, row, values["labels"] or [])
-    row.updated_at = context.now()
+    if labels_changed or IssueSnapshot.of(row) != before:
+        row.updated_at = context.now()
     await notify_changes(context, row, before, labels_changed=labels_changed)
     return row
 

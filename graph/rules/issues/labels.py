@@ -6,7 +6,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import Invalid, NotFound
-from graph.rules import validation
+from graph.rules import timestamps, validation
 from storage import tables
 from storage.tables.issues import labels
 
@@ -84,7 +84,7 @@ async def update_label(context: Context, label: tables.Label, values: Mapping[st
     described = {"description": values["description"]} if "description" in values else {}
     for key, value in validate_fields(renamed | described).items():
         setattr(label, key, value)
-    label.updated_at = context.now()
+    timestamps.touch_if_changed(context, label)
     await context.session.flush()
     return label
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import NotFound
-from graph.rules import validation
+from graph.rules import timestamps, validation
 from graph.rules.events import activities
 from graph.rules.issues import issues
 from graph.rules.states import MILESTONE_TRANSITIONS, MilestoneTransition
@@ -55,7 +55,7 @@ async def update_milestone(context: Context, found: tables.Milestone, values: Ma
         milestone.description = validation.validate_string("description", values["description"] or "")
     if "due_date" in values:
         milestone.due_date = values["due_date"]
-    milestone.updated_at = context.now()
+    timestamps.touch_if_changed(context, milestone)
     await context.session.flush()
     if milestone.state is not old_state:
         action = ActivityAction.CLOSED if milestone.state is MilestoneState.CLOSED else ActivityAction.REOPENED

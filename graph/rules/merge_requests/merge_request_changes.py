@@ -178,7 +178,8 @@ async def _apply_changes(
             row.milestone_id = await issues.resolve_milestone_id(context, project, values["milestone_id"])
     if "labels" in values:
         labels_changed = await merge_requests.set_labels(context, project, row, values["labels"] or [])
-    row.updated_at = context.now()
+    if labels_changed or MergeRequestSnapshot.of(row) != before:
+        row.updated_at = context.now()
     if needs_refresh:
         await merge_requests.apply_comparison(context, row, comparison)
     await merge_requests.notify_changes(context, row, before, labels_changed=labels_changed)

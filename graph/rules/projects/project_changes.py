@@ -10,7 +10,7 @@ from graph.context import Context
 from graph.errors import Invalid, NotFound
 from graph.events import payloads
 from graph.events.publisher import publish
-from graph.rules import lookup, validation
+from graph.rules import lookup, timestamps, validation
 from graph.rules.builds import stored_objects
 from graph.rules.events import activities
 from graph.rules.git import ref_updates
@@ -77,13 +77,14 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
     for key, value in changes.items():
         setattr(row, key, value)
     _apply_settings(row, values)
+    timestamps.touch_if_changed(context, row)
     await runners.handle_builds_switch(context, row, old_queues)
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)
+        timestamps.touch_if_changed(context, row)
     if import_target is not None:
         await project_imports.queue_import(context, row, import_target)
-    row.updated_at = context.now()
     await context.session.flush()
     if ProjectSnapshot.of(row) != before:
         await publish(context, payloads.ProjectRenamed, row, old_path)

@@ -7,7 +7,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import Invalid, Required
-from graph.rules import lookup, validation
+from graph.rules import lookup, timestamps, validation
 from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import projects
 from storage import tables
@@ -51,7 +51,7 @@ async def update_snippet(context: Context, snippet: tables.Snippet, values: Mapp
         snippet.visibility_level = await resolve_visibility(context, level)
     if "expires_at" in values:
         snippet.expires_at = values["expires_at"]
-    snippet.updated_at = context.now()
+    timestamps.touch_if_changed(context, snippet)
     await context.session.flush()
     return snippet
 
