@@ -105,7 +105,7 @@ async def delete_group(context: Context, group: tables.Namespace) -> tables.Name
     await _publish_deletion(context, row)
     await stored_objects.erase_objects_of_projects(context, project_ids)
     await context.delete(row)
-    projects.remove_files_after_commit(context, project_ids)
+    await projects.handle_deletion(context, project_ids)
     return row
 
 

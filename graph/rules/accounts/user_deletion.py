@@ -21,7 +21,7 @@ from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules.accounts import accounts
 from graph.rules.builds import stored_objects
-from graph.rules.projects.projects import remove_files_after_commit
+from graph.rules.projects.projects import handle_deletion
 from storage import tables
 from storage.tables import NamespaceKind
 from storage.tables.accounts import access_conditions, members, namespaces, users
@@ -49,7 +49,7 @@ async def delete_user(context: Context, user: tables.User) -> None:
         await session.execute(statement)
     await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
     context.loaders.clear()
-    remove_files_after_commit(context, projects)
+    await handle_deletion(context, projects)
 
 
 async def _publish_deletions(context: Context, user: tables.User) -> None:

@@ -99,7 +99,7 @@ async def delete_project(context: Context, project: tables.Project) -> tables.Pr
     await publish(context, payloads.ProjectDestroyed, row)
     await stored_objects.erase_objects_of_projects(context, [row.id])
     await context.delete(row)
-    projects.remove_files_after_commit(context, [row.id])
+    await projects.handle_deletion(context, [row.id])
     return row
 
 

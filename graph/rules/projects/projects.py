@@ -24,6 +24,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import Invalid, NotAllowed, NotFound, Taken, Unavailable
+from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules import lookup, validation
 from graph.rules.git import commit_index, refs
 from graph.rules.permissions.policy import Action, require
@@ -38,6 +39,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables import settings
 from storage.tables.accounts import namespaces, users
 from storage.tables.git import refs as git_refs
+from storage.tables.merge_requests import merge_request_branches
 from storage.tables.projects import projects
 
 MAX_TAGS = 100
@@ -265,7 +267,19 @@ def _read_staged_refs(folder: Path) -> tuple[list[tuple[str, str, str | None]], 
     return repository.stored_refs(), repository.head_branch(), repository.default_branch()
 
 
-def remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
+async def handle_deletion(context: Context, project_ids: list[int]) -> None:
+    """What the deletion of locked projects causes beside that of their rows.
+
+    Open merge requests from them into other projects are compared again in the background, and cannot be merged then. Repositories and
+    uploads are removed after the commit.
+    """
+    if project_ids:
+        await context.session.execute(merge_request_branches.mark_source_deleted(project_ids))
+        context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
+    _remove_files_after_commit(context, project_ids)
+
+
+def _remove_files_after_commit(context: Context, project_ids: list[int]) -> None:
     """Remove repositories and uploads after the commit. Failures are logged; nobody can reach the files."""
     services = context.services
 

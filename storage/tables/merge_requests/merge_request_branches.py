@@ -87,6 +87,17 @@ def mark_all_unchecked(project_ids: Any) -> Update:
     return update(row).where(*among).values(merge_status=MergeStatus.UNCHECKED).execution_options(synchronize_session=False)
 
 
+def mark_source_deleted(source_project_ids: Collection[int]) -> Update:
+    """The statement that marks open ones from these projects into others as unchecked, unless they cannot be merged anyway, and cancels
+    waiting merges."""
+    row = MergeRequest
+    from_others = col(row.source_project_id).in_(source_project_ids) & col(row.project_id).not_in(source_project_ids)
+    is_affected = or_(col(row.merge_status) == MergeStatus.CAN_BE_MERGED, col(row.merge_when_build_succeeds))
+    unchecked = update(row).values(merge_status=MergeStatus.UNCHECKED)
+    not_waiting = unchecked.values(merge_when_build_succeeds=False, merge_params=null(), merge_user_id=None)
+    return not_waiting.where(from_others, is_open(), is_affected).execution_options(synchronize_session=False)
+
+
 def open_from(project_id: int, names: Collection[str]) -> Select[MergeRequest]:
     """Open ones from these branches, the oldest first, at most MAX_MOVED."""
     source, _ = _open_of_branches(project_id, names)

@@ -10,8 +10,10 @@ from sqlalchemy import select
 
 from graph.operations.results import OperationResult
 from graph.rules.builds import stored_objects
+from graph.rules.merge_requests import merge_request_refresh
 from graph.schema import graphql_schema
 from storage import tables
+from storage.tables import MergeRequestState, MergeStatus
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.scenario import Scenario, valid_mutation_input
@@ -118,3 +120,33 @@ async def test_deleting_a_missing_artifact_returns_no_id(ask: Ask, make: DataFac
     answer = (await ask.data(text, owner, id=build.id, p=str(project.id)))["deleteArtifact"]
 
     assert answer == {"deletedId": None, "build": {"databaseId": build.id}, "userErrors": []}
+
+
+@pytest.mark.parametrize("name", ["deleteProject", "deleteGroup", "deleteUser"])
+async def test_merge_requests_from_a_deleted_project_cannot_be_merged(ask: Ask, make: DataFactory, name: str) -> None:
+    root, author = await make.admin(), await make.user()
+    target = await make.project(owner=root)
+    group = await make.group(owner=root)
+    fork = await (make.project(group=group) if name == "deleteGroup" else make.project(owner=author))
+    waiting = {"merge_status": MergeStatus.CAN_BE_MERGED, "merge_when_build_succeeds": True, "merge_user_id": root.id}
+    lost = await make.merge_request(target, source_project_id=fork.id, **waiting)
+    merged = await make.merge_request(
+        target, source_project_id=fork.id, state=MergeRequestState.MERGED, merge_status=MergeStatus.CAN_BE_MERGED
+    )
+    other = await make.merge_request(target, **waiting)
+    input = {
+        "deleteProject": {"projectPath": str(fork.id)},
+        "deleteGroup": {"groupPath": group.path},
+        "deleteUser": {"databaseId": author.id},
+    }[name]
+
+    text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ userErrors {{ message }} }} }}"
+    assert (await ask.data(text, root, input=input))[name]["userErrors"] == []
+    await merge_request_refresh.refresh_unchecked(make.services)
+
+    found = [await make.fetch(tables.MergeRequest, row.id) for row in (lost, merged, other)]
+    assert [(row.merge_status, row.merge_when_build_succeeds) for row in found if row is not None] == [
+        (MergeStatus.CANNOT_BE_MERGED, False),
+        (MergeStatus.CAN_BE_MERGED, False),
+        (MergeStatus.CAN_BE_MERGED, True),
+    ]
