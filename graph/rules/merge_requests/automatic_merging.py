@@ -50,10 +50,13 @@ async def accept_when_green(context: Context, merge_request: tables.MergeRequest
         row = await merging.lock_merge_request(step_context, merge_request.id)
         await require_acceptable(step_context, row)
         before = MergeRequestSnapshot.of(row)
-        row.merge_when_build_succeeds, row.merge_user_id, row.updated_at = True, step_context.viewer.id, step_context.now()
+        waits_already = row.merge_user_id == step_context.viewer.id and (row.merge_params or {}).get("sha") == head
+        row.merge_when_build_succeeds, row.merge_user_id = True, step_context.viewer.id
         row.merge_params = {"message": options.message, "remove_source_branch": options.remove_source_branch, "sha": head}
-        note = system_notes.build_note(step_context, build_target(row), f"Enabled an automatic merge when the build for {head} succeeds")
-        system_notes.write_notes(step_context, [note])
+        if not waits_already:
+            row.updated_at = step_context.now()
+            body = f"Enabled an automatic merge when the build for {head} succeeds"
+            system_notes.write_notes(step_context, [system_notes.build_note(step_context, build_target(row), body)])
         await change_records.record_merge_request(step_context, row, before)
         # The build may have finished since its state was read.
         step_context.wake_maintenance(MaintenanceWork.AUTOMATIC_MERGES)

@@ -166,6 +166,20 @@ class TestWaiting:
             ("Status changed to merged", people["developer"].id),
         ]
 
+    async def test_a_repeated_request_replaces_the_options_and_writes_no_note(
+        self, ask: Ask, merges: MergeRequestFactory, people: dict[str, tables.User], waiting: OpenMergeRequest
+    ) -> None:
+        before = await merges.reload(waiting)
+        input = of(waiting, mergeWhenBuildSucceeds=True, mergeCommitMessage="Later")
+
+        await ask.data(ACCEPT, people["developer"], input=input)
+        repeated = await merges.reload(waiting)
+        await ask.data(ACCEPT, people["master"], input=input)
+
+        assert repeated.merge_params == {"message": "Later", "remove_source_branch": False, "sha": waiting.head}
+        assert (repeated.merge_when_build_succeeds, repeated.updated_at) == (True, before.updated_at)
+        assert [author for _, author in await notes_of(merges, waiting)] == [people["developer"].id, people["master"].id]
+
     @pytest.mark.parametrize("status", [CheckStatus.FAILED, CheckStatus.CANCELED])
     async def test_keeps_waiting_until_every_check_succeeds(
         self, merges: MergeRequestFactory, waiting: OpenMergeRequest, status: CheckStatus
