@@ -15,6 +15,7 @@ from graph.jobs.maintenance_wakeup import MaintenanceWork
 from graph.rules.branches import branch_health_job
 from graph.rules.builds import artifact_expiry, traces
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
+from graph.rules.projects import last_activity
 from graph.rules.runners import runners
 from storage.database.engine import is_unavailable
 from storage.disk_full import is_disk_full
@@ -29,6 +30,7 @@ JOBS: dict[MaintenanceJob, Collection[MaintenanceWork]] = {
     traces.join_traces: (),
     runners.recover_lost_builds: (),
     artifact_expiry.expire_artifacts: (),
+    last_activity.record_last_activities: (),
 }
 """In their order, with the work that wakes them."""
 POLL_SECONDS = 20.0

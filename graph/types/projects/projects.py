@@ -166,7 +166,9 @@ class Project(
     avatar_url: str | None = column(description="URL of the image of the project.")
     created_at: datetime = column(description="When it was created.")
     updated_at: datetime = column(description="When it was last changed.")
-    last_activity_at: datetime = column(description="When it was last active.")
+    last_activity_at: datetime = column(
+        description="When it was last active: the time of its newest activity, up to half a minute late except for pushes."
+    )
     issues_enabled: bool = column(description="Whether issues are enabled.")
     merge_requests_enabled: bool = column(description="Whether merge requests are enabled.")
     builds_enabled: bool = column(description="Whether builds are enabled.")

@@ -5,12 +5,13 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, Index, Insert, insert
-from sqlmodel import Field
+from sqlalchemy import JSON, Index, Insert, func, insert
+from sqlmodel import Field, col, select
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp, enum_type, metadata
 from storage.tables.base import Row, foreign_key
+from storage.tables.projects.projects import Project
 
 
 class ActivityAction(StrEnum):
@@ -68,3 +69,13 @@ class Activity(Row, table=True):
 def insert_activities() -> Insert:
     """The INSERT of rows, executed with the rows."""
     return insert(metadata.tables[Activity.__tablename__])
+
+
+def newest_of_projects(count: int) -> Any:
+    """(project id, time of its newest activity, when it was last active) for each project of the newest `count` activities that was last
+    active before."""
+    # Limited first: SQLite would read a whole index to group the rows.
+    recent = select(col(Activity.project_id), col(Activity.created_at)).order_by(col(Activity.id).desc()).limit(count).subquery()
+    newest = select(recent.c.project_id, func.max(recent.c.created_at).label("moment")).group_by(recent.c.project_id).subquery()
+    statement = select(newest.c.project_id, newest.c.moment, col(Project.last_activity_at))
+    return statement.join(Project, col(Project.id) == newest.c.project_id).where(newest.c.moment > col(Project.last_activity_at))

@@ -14,12 +14,16 @@ from sqlalchemy import (
     Select,
     SmallInteger,
     UniqueConstraint,
+    Update,
     and_,
     bindparam,
+    case,
     exists,
+    literal,
     or_,
     select,
     text,
+    update,
 )
 from sqlmodel import Field, col
 
@@ -184,3 +188,14 @@ def existing_id(project_id: int) -> Select[int]:
 def has_path(namespace_id: int, path: str) -> ColumnElement[bool]:
     """The condition that the namespace has a project with this path, ignoring case."""
     return exists().where(col(Project.namespace_id) == namespace_id, col(Project.path_key) == path.lower())
+
+
+def ids_for_update_skipping_locked(project_ids: Collection[int]) -> Select[int]:
+    """The ids of those of these projects that no other transaction has locked, locked until the transaction ends."""
+    return select(col(Project.id)).where(col(Project.id).in_(project_ids)).with_for_update(skip_locked=True, key_share=True)
+
+
+def record_activity(moments: Mapping[int, datetime]) -> Update:
+    """The statement that writes when projects, by their ids, were last active, unless they were active later."""
+    moment = case({key: literal(value, Timestamp()) for key, value in moments.items()}, value=col(Project.id))
+    return update(Project).where(col(Project.id).in_(moments), col(Project.last_activity_at) < moment).values(last_activity_at=moment)
