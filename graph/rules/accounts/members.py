@@ -8,7 +8,7 @@ from graph.errors import Conflict, Invalid, NotFound, Required
 from graph.events import payloads
 from graph.events.publisher import publish
 from graph.rules import lookup
-from graph.rules.accounts import groups
+from graph.rules.accounts import accounts, groups
 from graph.rules.events import activities
 from graph.rules.permissions.policy import Action, can, filter_visible_groups, require
 from graph.rules.projects import projects
@@ -112,8 +112,9 @@ async def require_another_owner(context: Context, member: tables.GroupMember) ->
 
 
 async def add_group_member(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.GroupMember:
-    """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Invalid, Conflict."""
+    """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Forbidden, Invalid, Conflict."""
     user, level = await _find_user(context, values), _parse_level(values, GROUP_LEVELS)
+    accounts.require_changeable(user)
     await require_no_member(context, members.is_in_group(group.id, user.id))
     moment = context.now()
     row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
@@ -145,8 +146,9 @@ async def remove_group_member(context: Context, group: tables.Namespace, user: t
 
 
 async def add_project_member(context: Context, project: tables.Project, values: Mapping[str, Any]) -> tables.ProjectMember:
-    """Add the user of the values of an `AddProjectMemberInput`. Raises NotFound, Required, Invalid, Conflict."""
+    """Add the user of the values of an `AddProjectMemberInput`. Raises NotFound, Required, Forbidden, Invalid, Conflict."""
     user, level = await _find_user(context, values), _parse_level(values, PROJECT_LEVELS)
+    accounts.require_changeable(user)
     existing = await context.first(members.of_project(project.id, user.id))
     if existing is None and values.get("keep_existing"):
         # Callers that add the same user at the same moment wait here for the first one, whose membership the others return.

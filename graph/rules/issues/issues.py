@@ -8,6 +8,7 @@ from graph.errors import Invalid, NotFound
 from graph.events import object_payloads
 from graph.events.publisher import publish
 from graph.rules import lookup, validation
+from graph.rules.accounts import accounts
 from graph.rules.events import activities, change_records
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, can
@@ -52,7 +53,7 @@ async def resolve_assignee_id(context: Context, project: tables.Project, user_id
     if not user_id:
         return None
     user = await context.rows_by_id(tables.User).get(user_id) if user_id > 0 else None
-    if user is None:
+    if user is None or user.username == accounts.GHOST_USERNAME:
         raise Invalid("assigneeId", "is not a user")
     if project.visibility_level == Visibility.PRIVATE and not user.admin:
         levels = await context.tuples(members.LEVELS_IN_PROJECTS, user_id=user.id, project_ids=[project.id])

@@ -314,6 +314,18 @@ class TestUpdateUser:
             response = await api.request(method, f"/users/{ghost.id}{path}", admin, json=params)
             assert (response.status_code, response.json()) == (404, refused)
 
+    async def test_the_ghost_user_becomes_neither_a_member_nor_an_assignee(self, api: Api, make: DataFactory) -> None:
+        ghost, owner = await make.user("ghost"), await make.user()
+        group = await make.group(owner=owner)
+        project = await make.project(group=group)
+        refused = {"message": "403 Forbidden - The ghost user replaces deleted users and cannot be changed"}
+
+        for path in (f"/groups/{group.id}/members", f"/projects/{project.id}/members"):
+            response = await api.post(path, owner, user_id=ghost.id, access_level=40)
+            assert (response.status_code, response.json()) == (403, refused)
+        response = await api.post(f"/projects/{project.id}/issues", owner, title="Lost", assignee_id=ghost.id)
+        assert (response.status_code, response.json()) == (400, {"message": {"assignee_id": ["is not a user"]}})
+
     @cites("Authentication: modifying users is for administrators")
     async def test_requires_an_administrator(self, api: Api, make: DataFactory) -> None:
         user = await make.user()
