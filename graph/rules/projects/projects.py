@@ -85,7 +85,7 @@ async def get_target_namespace(context: Context, values: Mapping[str, Any]) -> t
         raise NotFound("User")
     counted = await context.tuples(users.personal_projects([owner.id]))
     if (counted[0][1] if counted else 0) >= owner.projects_limit:
-        raise NotAllowed(None, f"Your project limit is {owner.projects_limit} projects! Ask an administrator to increase it.")
+        raise NotAllowed(None, f"Your project limit is {owner.projects_limit} projects! Please contact your administrator to increase it")
     return personal
 
 

@@ -129,7 +129,11 @@ class TestEmptyProject:
 
         assert outcome.data is not None
         assert outcome.data["createProject"]["userErrors"] == [
-            {"field": None, "message": "Your project limit is 1 projects! Ask an administrator to increase it.", "code": "NOT_ALLOWED"}
+            {
+                "field": None,
+                "message": "Your project limit is 1 projects! Please contact your administrator to increase it",
+                "code": "NOT_ALLOWED",
+            }
         ]
         assert len(repository_folders(services)) == 1
 

@@ -243,7 +243,7 @@ class TestCreateProject:
         assert (status, [*message]) == (400, ["path"])
         assert await refused(name="a", visibility_level=7) == (400, {"visibility_level": ["is not included in the list"]})
         assert (await api.post("/projects", user, name="A")).status_code == 201
-        assert await refused(name="B") == (403, "Your project limit is 1 projects! Ask an administrator to increase it.")
+        assert await refused(name="B") == (403, "Your project limit is 1 projects! Please contact your administrator to increase it")
         await make.settings(restricted_visibility_levels=[2])
         assert (await refused(name="C", public="1"))[0] in (400, 403)
 
