@@ -11,7 +11,7 @@ from sqlmodel import Field, col
 from storage.database.clock import now
 from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import Row, encrypted_text, foreign_key, long_text
-from storage.tables.builds.commit_statuses import CheckStatus
+from storage.tables.builds.commit_statuses import IS_UNSUCCESSFUL, CheckStatus
 from storage.tables.projects.projects import Project
 
 
@@ -53,6 +53,9 @@ class Build(Row, table=True):
         Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_ref_id", "project_id", "ref", "id", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
+        Index(
+            "ix_builds_unsuccessful", "project_id", "sha", "status", "allow_failure", **_partial_index(f"{_CURRENT} AND {IS_UNSUCCESSFUL}")
+        ),
         Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
         Index("ix_builds_user_id_id", "user_id", "id"),

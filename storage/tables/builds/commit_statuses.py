@@ -4,7 +4,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Index, Select, func, select
+from sqlalchemy import Index, Select, func, select, text
 from sqlmodel import Field, col
 
 from storage.database.clock import now
@@ -27,6 +27,12 @@ class CheckStatus(StrEnum):
     MANUAL = "manual"
 
 
+UNSUCCESSFUL = (CheckStatus.PENDING, CheckStatus.RUNNING, CheckStatus.FAILED, CheckStatus.CANCELED)
+"""The statuses of checks other than success."""
+IS_UNSUCCESSFUL = f"status IN {tuple(status.value for status in UNSUCCESSFUL)}"
+"""The condition of partial indexes of checks that did not succeed; literal SQL, because SQLite uses them only for the same expression."""
+
+
 class CommitStatus(Row, table=True):
     """A commit status. The row with the largest id of a (project, sha, name, ref) is the newest; only the newest may be unfinished.
 
@@ -36,6 +42,15 @@ class CommitStatus(Row, table=True):
     __tablename__ = "commit_statuses"
     __table_args__: Any = (
         Index("ix_commit_statuses_project_id_sha", "project_id", "sha", "name", "ref", "id"),
+        Index(
+            "ix_commit_statuses_unsuccessful",
+            "project_id",
+            "sha",
+            "status",
+            "allow_failure",
+            sqlite_where=text(IS_UNSUCCESSFUL),
+            postgresql_where=text(IS_UNSUCCESSFUL),
+        ),
         {"sqlite_autoincrement": True},
     )
 

@@ -5,17 +5,42 @@ It has the same rules as graph/rules/builds/rollups.py. The status of a check at
 earlier time can be computed from the same rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, ScalarSelect, Select, Subquery, and_, case, func, literal, null, or_, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    Select,
+    Subquery,
+    and_,
+    case,
+    distinct,
+    false,
+    func,
+    literal,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+    union_all,
+)
 from sqlmodel import col
 
 from storage.database.engine import enum_type
-from storage.tables.builds.builds import Build, is_check
-from storage.tables.builds.commit_statuses import FINISHED, CheckStatus, CommitStatus
+from storage.tables.builds.builds import Build, is_check, is_current
+from storage.tables.builds.commit_statuses import FINISHED, UNSUCCESSFUL, CheckStatus, CommitStatus
 
 STATUS_TYPE = enum_type(CheckStatus)
+EVIDENCE = {
+    "none": (),
+    "pending": (CheckStatus.PENDING,),
+    "running": (CheckStatus.PENDING, CheckStatus.RUNNING),
+    "failed": (CheckStatus.FAILED,),
+    "canceled": (CheckStatus.CANCELED,),
+}
+"""The `RollupState` values other than success; a commit in such a state, except none, has a check with one of these statuses."""
 
 
 def rollup_state(
@@ -26,20 +51,58 @@ def rollup_state(
     With `names` only these checks count; without `builds` only commit statuses count.
     """
     newest = _newest(project_id, oid, (), outer, moment, names, builds)
-    return select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
+    state_of_newest = select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
+    # Most commits have one check of each name, and counting names takes a fraction of the time of finding the newest of each.
+    checks = _all_checks(project_id, oid, (), outer, moment, names, builds)
+    state = case((func.count() == func.count(distinct(checks.c.name)), _state(checks)), else_=state_of_newest)
+    return select(state).select_from(checks).correlate(outer).scalar_subquery()
+
+
+def has_state(project_id: Any, oid: Any, outer: Any, states: Collection[str]) -> ColumnElement[bool]:
+    """The condition that `rollup_state` is now one of these values, for filters of long lists.
+
+    It computes the rollup only of commits with a check that did not succeed, which an index finds. So success is the absence of the
+    other states.
+    """
+    if "success" in states:
+        return not_(_has_unsuccessful_state(project_id, oid, outer, EVIDENCE.keys() - states))
+    return _has_unsuccessful_state(project_id, oid, outer, states)
+
+
+def _has_unsuccessful_state(project_id: Any, oid: Any, outer: Any, states: Collection[str]) -> ColumnElement[bool]:
+    alternatives: list[ColumnElement[bool]] = []
+    if "none" in states:
+        alternatives.append(
+            not_(or_(*(_exists(table, project_id, oid, outer, *_conditions(table), *_current(table)) for table in (Build, CommitStatus))))
+        )
+    if statuses := {status for state in states for status in EVIDENCE[state]}:
+        evidence = or_(*(_exists(table, project_id, oid, outer, *_unsuccessful(table, statuses)) for table in (Build, CommitStatus)))
+        alternatives.append(and_(evidence, rollup_state(project_id, oid, outer).in_(sorted(states))))
+    return or_(false(), *alternatives)
+
+
+def _unsuccessful(table: Any, statuses: Collection[CheckStatus]) -> list[ColumnElement[bool]]:
+    """The conditions that a check has one of these statuses and is no allowed failure, which decides nothing."""
+    status: Any = col(table.status)
+    allowed = and_(status.in_(_literals([CheckStatus.FAILED])), col(table.allow_failure))
+    found = [status.in_(_literals(each for each in UNSUCCESSFUL if each in statuses)), not_(allowed)]
+    # The condition of the partial index, which SQLite uses only for the same expression.
+    return [*_current(table), status.in_(_literals(UNSUCCESSFUL)), *found]
+
+
+def _literals(statuses: Iterable[CheckStatus]) -> list[Any]:
+    return [literal_column(f"'{status.value}'") for status in statuses]
 
 
 def has_checks(outer: Any) -> ColumnElement[bool]:
     """The condition that the commit of the enclosing statement's `outer` has a check; it costs a fraction of `rollup_state`."""
-    return or_(
-        *(
-            select(literal(1))
-            .where(col(table.project_id) == col(outer.project_id), col(table.sha) == col(outer.oid), *_conditions(table))
-            .correlate(outer)
-            .exists()
-            for table in (Build, CommitStatus)
-        )
-    )
+    return or_(*(_exists(table, col(outer.project_id), col(outer.oid), outer, *_conditions(table)) for table in (Build, CommitStatus)))
+
+
+def _exists(table: Any, project_id: Any, oid: Any, outer: Any, *conditions: Any) -> ColumnElement[bool]:
+    """The condition that the commit has a row of `table` that meets the conditions."""
+    found = select(literal(1)).where(col(table.project_id) == project_id, col(table.sha) == oid, *conditions)
+    return found.correlate(outer).exists()
 
 
 def last_finished_at(
@@ -52,11 +115,7 @@ def last_finished_at(
 
 def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> Subquery:
     """The relevant checks: the newest of each name and ref, and of these the newest of each name."""
-    build_id = func.coalesce(col(Build.current_id), col(Build.id))
-    build_checks = [_checks(Build, 0, build_id, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
-    rows = union_all(
-        *build_checks, _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names)
-    ).subquery()
+    rows = _all_checks(project_id, oid, keys, outer, moment, names, builds)
     own = [rows.c[key.key] for key in keys]
     latest = func.row_number().over(
         partition_by=[*own, rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.check_id.desc(), rows.c.attempt.desc())
@@ -68,6 +127,16 @@ def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: 
     )
     second = select(first, among.label("newest_of_name")).where(first.c.newest_of_ref == 1).subquery()
     return select(second).where(second.c.newest_of_name == 1).subquery()
+
+
+def _all_checks(
+    project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool
+) -> Subquery:
+    build_id = func.coalesce(col(Build.current_id), col(Build.id))
+    build_checks = [_checks(Build, 0, build_id, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
+    return union_all(
+        *build_checks, _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names)
+    ).subquery()
 
 
 def _checks(
@@ -93,8 +162,8 @@ def _checks(
             (col(table.started_at) <= moment, literal(CheckStatus.RUNNING, STATUS_TYPE)), else_=literal(CheckStatus.PENDING, STATUS_TYPE)
         )
         status = case((ended, status), else_=begun)
-    elif table is Build:
-        conditions.append(col(Build.current_id).is_(None))
+    else:
+        conditions += _current(table)
     columns = (
         literal(kind).label("kind"),
         build_id.label("check_id"),
@@ -112,6 +181,10 @@ def _checks(
 
 def _conditions(table: Any) -> list[Any]:
     return [is_check()] if table is Build else []
+
+
+def _current(table: Any) -> list[Any]:
+    return [is_current()] if table is Build else []
 
 
 def _state(checks: Subquery) -> Any:

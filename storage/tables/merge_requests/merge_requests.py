@@ -196,7 +196,7 @@ def with_head_state(states: Collection[str], readable: ColumnElement[bool]) -> C
     """The condition that the checks of the head commit in the source project have one of these `RollupState` values, and are `readable`
     (`source_in`)."""
     row = MergeRequest
-    return and_(readable, rollups.rollup_state(col(row.source_project_id), col(row.head_oid), row).in_(states))
+    return and_(readable, rollups.has_state(col(row.source_project_id), col(row.head_oid), row, states))
 
 
 def source_in(*conditions: Any, rows: Any = MergeRequest) -> ColumnElement[bool]:

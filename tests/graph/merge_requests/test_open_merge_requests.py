@@ -1,14 +1,15 @@
-"""The statements that find open merge requests by their branches: each reads rows of an index, however many are closed."""
+"""The statements that find open merge requests by their branches, and any by the state of their heads: each reads rows of indexes,
+however many are closed, and have successful checks."""
 
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, select, text, true
 
 from storage import tables
 from storage.database.engine import Database
 from storage.database.statements.compiled_statements import CompiledStatement
-from storage.tables import MergeRequestState
+from storage.tables import CheckStatus, MergeRequestState
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
 from tests.make import DataFactory
@@ -28,15 +29,26 @@ STATEMENTS: dict[str, tuple[Any, dict[str, Any] | None]] = {
 
 @pytest.fixture
 async def filled(make: DataFactory) -> Database:
-    """A database with many closed merge requests between different branches."""
+    """A database with many closed merge requests between different branches, whose heads have successful checks."""
     project, database = await make.project(), make.services.database
     one = {"project_id": project.id, "source_project_id": project.id, "author_id": project.creator_id, "title": "x"}
     rows = [
-        {**one, "iid": number, "source_branch": f"branch{number}", "target_branch": f"release{number % 100}", "state": state}
+        {
+            **one,
+            "iid": number,
+            "source_branch": f"branch{number}",
+            "target_branch": f"release{number % 100}",
+            "state": state,
+            "head_oid": f"{number:040}",
+        }
         for number, state in enumerate([MergeRequestState.CLOSED, MergeRequestState.MERGED] * (ROWS // 2), 1)
     ]
     async with database.write_session() as session:
         await session.execute(insert(tables.MergeRequest), rows)
+        check = {"project_id": project.id, "ref": "master", "name": "test", "status": CheckStatus.SUCCESS}
+        checks = [{**check, "sha": row["head_oid"]} for row in rows]
+        await session.execute(insert(tables.Build), checks)
+        await session.execute(insert(tables.CommitStatus), checks)
         await session.execute(text("ANALYZE"))
         await session.commit()
     return database
@@ -61,9 +73,14 @@ async def plan_of(database: Database, statement: Any, parameters: dict[str, Any]
             await driver.execute("DEALLOCATE examined; RESET plan_cache_mode")
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-async def test_no_plan_reads_all_merge_requests(dialect: str, filled: Database, name: str) -> None:
-    plan = await plan_of(filled, *STATEMENTS[name])
-    assert "merge_requests" in plan
-    scan = "SCAN merge_requests" if dialect == "sqlite" else "Seq Scan on merge_requests"
-    assert scan not in plan
+async def test_no_plan_reads_all_merge_requests(dialect: str, filled: Database) -> None:
+    scan = "SCAN" if dialect == "sqlite" else "Seq Scan on"
+    for name, (statement, parameters) in STATEMENTS.items():
+        plan = await plan_of(filled, statement, parameters)
+        assert "merge_requests" in plan, name
+        assert f"{scan} merge_requests" not in plan, (name, plan)
+    for states in (["failed"], ["pending", "running"], ["canceled"]):
+        by_head = select(tables.MergeRequest).where(merge_requests.with_head_state(states, true()))
+        plan = await plan_of(filled, by_head, None)
+        assert {"ix_builds_unsuccessful", "ix_commit_statuses_unsuccessful"} <= set(plan.replace("(", " ").split()), (states, plan)
+        assert not any(f"{scan} {table}" in plan for table in ("builds", "commit_statuses")), (states, plan)
