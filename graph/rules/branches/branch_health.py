@@ -195,5 +195,7 @@ async def failing_page(context: Context, health: BranchHealthReport, window: Win
     if health.newest_decided is not None and health.newest_decided.state is RollupState.FAILED:
         checks = await commit_checks.load_checks(context, (health.project_id, health.newest_decided.oid))
         rollup = roll_up(check for check in checks if health.names is None or check.name in health.names)
-        found = [each for each in rollup.failing if isinstance(each, tables.Build) and await can(context, Action.READ_BUILD, each)]
+        visible = [each for each in rollup.failing if each.is_build and await can(context, Action.READ_BUILD, each)]
+        rows = await context.rows_by_id(tables.Build).get_many(each.id for each in visible)
+        found = [row for row in rows.values() if row is not None]
     return KeysetListing(tables.Build, Order(tables.Build.id)).page_of_rows(found, window)

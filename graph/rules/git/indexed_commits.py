@@ -16,9 +16,10 @@ from graph.context import Context, Services
 from graph.errors import NotFound
 from graph.operations.transaction import write_transaction
 from graph.rules.builds import commit_checks
-from graph.rules.builds.commit_checks import CommitKey
+from graph.rules.builds.commit_checks import CheckSummary, CommitKey
 from storage.git.commits import GitCommit
 from storage.tables.builds import checks
+from storage.tables.builds.checks import INDEXED_COMMIT
 from storage.tables.git import commits
 
 MAX_STRING_LENGTH = 1_000
@@ -79,8 +80,9 @@ async def load_indexed_commits(context: Context, keys: Collection[CommitKey], *,
     statement, values = checks.newest_and_summaries(keys) if with_checks else commits.summaries(keys)
     rows = await context.tuples(statement, **values)
     if with_checks:
-        commit_checks.prime_checks(context, keys, [(build, status) for *_, build, status in rows])
-        rows = [facts for *facts, _, _ in rows if facts[0] is not None]
+        size = len(CheckSummary._fields)
+        commit_checks.prime_checks(context, keys, [row[:size] for row in rows if row[0] != INDEXED_COMMIT])
+        rows = [row[size:] for row in rows if row[0] == INDEXED_COMMIT]
     found = (build_indexed_commit(*row) for row in rows)
     return {(commit.project_id, commit.oid): commit for commit in found if commit is not None}
 

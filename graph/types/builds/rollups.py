@@ -11,7 +11,6 @@ from graph.rules.builds import commit_checks, rollups
 from graph.rules.permissions.policy import Action, can, require
 from graph.types.builds.builds import Build
 from graph.types.builds.commit_statuses import CommitStatus
-from storage import tables
 
 RollupState = strawberry.enum(
     rollups.RollupState,
@@ -50,7 +49,7 @@ class Rollup:
     )
     async def coverage(self, info: Info) -> float | None:
         rollup: Any = self
-        builds = [check for check in rollup.checks if isinstance(check, tables.Build)]
+        builds = [check for check in rollup.checks if check.is_build]
         return rollup.coverage if builds and await can(info.context, Action.READ_BUILD, builds[0]) else None
 
     @strawberry.field(
@@ -61,10 +60,8 @@ class Rollup:
     ) -> list[Check]:
         rollup: Any = self
         size = Window.of(first, None).size
-        visible_checks = [
-            each for each in rollup.failing if not isinstance(each, tables.Build) or await can(info.context, Action.READ_BUILD, each)
-        ]
-        return visible_checks[:size]
+        visible_checks = [each for each in rollup.failing if not each.is_build or await can(info.context, Action.READ_BUILD, each)]
+        return await commit_checks.load_rows(info.context, visible_checks[:size])  # type: ignore[return-value]
 
 
 @strawberry.type

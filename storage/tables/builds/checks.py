@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Integer, Select, and_, bindparam, func, literal, select, union_all
+from sqlalchemy import Integer, Select, and_, bindparam, func, literal, null, select, union_all
 from sqlmodel import col
 
 from storage.database.statements.statement_cache import mark_constant
@@ -17,14 +17,25 @@ ParameterizedStatement = tuple[Select[Any], dict[str, Any]]
 RUN_COLUMNS = ("project_id", "sha", "name", "ref", "status", "allow_failure", "created_at", "started_at", "finished_at")
 
 
+CHECK_COLUMNS = ("id", *RUN_COLUMNS)
+INDEXED_COMMIT = 2
+"""The kind of the rows of `newest_and_summaries` that are commits."""
+
+
 def newest_checks(commits: CommitKeys) -> ParameterizedStatement:
-    """(build, None) or (None, commit status) for the newest of each name and ref of each commit, unordered."""
+    """(kind, CHECK_COLUMNS, coverage) of the newest check of each name and ref of each commit, unordered.
+
+    The kind is 0 for a build and 1 for a commit status, which has no coverage.
+    """
     values = key_parameters(commits)
     return _newest("project_id" in values), values
 
 
 def newest_and_summaries(commits: CommitKeys) -> ParameterizedStatement:
-    """As `newest_checks`, with summaries of the indexed commits: (SUMMARY_COLUMNS, build, commit status), of which one is not null."""
+    """As `newest_checks`, with the indexed commits: the columns of a check, then SUMMARY_COLUMNS, of which one of the two is null.
+
+    The kind of commits is INDEXED_COMMIT.
+    """
     values = key_parameters(commits)
     return _newest_and_summaries("project_id" in values), values
 
@@ -40,34 +51,38 @@ def runs(commits: CommitKeys, limit: int) -> ParameterizedStatement:
 
 @cache
 def _newest(is_single_project: bool) -> Select[Any]:
-    found = union_all(*_newest_ids(is_single_project)).subquery()
-    return mark_constant(_join_checks(select(Build, CommitStatus).select_from(found), found))
+    found = union_all(*_select_newest(is_single_project)).subquery()
+    return mark_constant(select(*found.c))
 
 
 @cache
 def _newest_and_summaries(is_single_project: bool) -> Select[Any]:
-    indexed: Any = select(literal(2).label("kind"), col(Commit.id).label("id")).where(
-        matches_keys(Commit.project_id, Commit.oid, is_single_project)
-    )
-    found = union_all(indexed, *_newest_ids(is_single_project)).subquery()
-    statement: Any = select(*map(col, SUMMARY_COLUMNS), Build, CommitStatus).select_from(found)
-    return mark_constant(_join_checks(statement.outerjoin(Commit, and_(found.c.kind == 2, col(Commit.id) == found.c.id)), found))
+    no_check = [null().label(name) for name in (*CHECK_COLUMNS[1:], "coverage")]
+    indexed: Any = select(literal(INDEXED_COMMIT).label("kind"), col(Commit.id).label("id"), *no_check)
+    indexed = indexed.where(matches_keys(Commit.project_id, Commit.oid, is_single_project))
+    found = union_all(*_select_newest(is_single_project), indexed).subquery()
+    statement: Any = select(*found.c, *map(col, SUMMARY_COLUMNS)).select_from(found)
+    return mark_constant(statement.outerjoin(Commit, and_(found.c.kind == INDEXED_COMMIT, col(Commit.id) == found.c.id)))
 
 
-def _newest_ids(is_single_project: bool) -> list[Any]:
-    """The SELECTs of (kind, id) of the newest checks; the kind is 0 for a build and 1 for a commit status."""
-    tables: list[tuple[Any, Any]] = [(Build, [col(Build.current_id).is_(None), is_check()]), (CommitStatus, [])]
-    return [
-        select(literal(kind).label("kind"), func.max(col(table.id)).label("id"))
-        .where(matches_keys(table.project_id, table.sha, is_single_project), *conditions)
-        .group_by(col(table.project_id), col(table.sha), col(table.name), col(table.ref))
-        for kind, (table, conditions) in enumerate(tables)
+def _select_newest(is_single_project: bool) -> list[Any]:
+    """The SELECTs of (kind, CHECK_COLUMNS, coverage) of the newest builds and commit statuses, without the long columns of their rows."""
+    tables: list[tuple[Any, Any, list[Any]]] = [
+        (Build, col(Build.coverage), [col(Build.current_id).is_(None), is_check()]),
+        (CommitStatus, null(), []),
     ]
-
-
-def _join_checks(statement: Any, found: Any) -> Any:
-    statement = statement.outerjoin(Build, and_(found.c.kind == 0, col(Build.id) == found.c.id))
-    return statement.outerjoin(CommitStatus, and_(found.c.kind == 1, col(CommitStatus.id) == found.c.id))
+    found = []
+    for kind, (table, coverage, conditions) in enumerate(tables):
+        newest = (
+            select(func.max(col(table.id)).label("id"))
+            .where(matches_keys(table.project_id, table.sha, is_single_project), *conditions)
+            .group_by(col(table.project_id), col(table.sha), col(table.name), col(table.ref))
+            .subquery()
+        )
+        columns: list[Any] = [col(getattr(table, name)).label(name) for name in CHECK_COLUMNS]
+        statement = select(literal(kind).label("kind"), *columns, coverage.label("coverage"))
+        found.append(statement.join(newest, newest.c.id == col(table.id)))
+    return found
 
 
 @cache

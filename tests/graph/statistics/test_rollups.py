@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
+from graph.operations import execution
 from graph.rules.builds.rollups import CheckCounts, RollupState, roll_up
 from storage import tables
 from storage.git.history.log import list_history
@@ -249,6 +250,17 @@ class TestRollupField:
         # A status of a name and ref does not stand for a build of the same (docs/wire-facts.md 5.6): each is one of its own.
         assert (await ask.data(query, owner, path=str(project.id)))["project"]["commit"] == {"status": "FAILED"}
 
+    async def test_does_not_read_the_commands_of_what_succeeded(
+        self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, head: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(execution, "MAX_ANSWER_BYTES", 50_000)
+        await make.build(project, head, status=CheckStatus.SUCCESS, commands="a" * 100_000)
+        red = await make.build(project, head, status=CheckStatus.FAILED)
+
+        rollup = await self.rollup(ask, owner, project)
+
+        assert (rollup["state"], rollup["counts"]["total"], rollup["failing"][0]["databaseId"]) == ("FAILED", 2, red.id)
+
     async def test_hides_builds_without_permission(self, ask: Ask, make: DataFactory) -> None:
         project = await make.project(visibility=Visibility.PUBLIC, public_builds=False, history={"commits": 4})
         commit = await make.services.repositories.read(project.id, lambda repository: repository.resolve("master"))
@@ -260,11 +272,27 @@ class TestRollupField:
         assert (rollup["state"], rollup["coverage"]) == ("FAILED", None)
         assert [each["__typename"] for each in rollup["failing"]] == ["CommitStatus"]
 
-    async def test_costs_one_statement_with_the_status(
-        self, ask: Ask, make: DataFactory, statements: StatementRecorder, services: Services, owner: tables.User, project: tables.Project
+    @pytest.mark.parametrize(
+        ("selection", "count", "count_of_rows"),
+        [
+            ("state counts { total } durationSeconds coverage", 1, 0),
+            ("state failing { ... on Build { name } ... on CommitStatus { name } }", 3, 1),
+        ],
+    )
+    async def test_costs_one_statement_with_the_status_and_two_for_what_failed(
+        self,
+        ask: Ask,
+        make: DataFactory,
+        statements: StatementRecorder,
+        services: Services,
+        owner: tables.User,
+        project: tables.Project,
+        selection: str,
+        count: int,
+        count_of_rows: int,
     ) -> None:
         query = "query ($path: String!, $first: Int!) { project(path: $path) { commits(first: $first) { nodes { title %s } } } }"
-        more = 'status allowFailure rollup { state coverage failing { __typename } } other: rollup(ref: "master") { state }'
+        more = f'status allowFailure rollup {{ {selection} }} other: rollup(ref: "master") {{ state }}'
         head = str(await services.repositories.read(project.id, lambda repository: repository.resolve("master")))
         walked = await services.repositories.read(project.id, lambda repository: list_history(repository, head, skip=0, limit=3))
         # The refs of the project are cached from then on.
@@ -274,9 +302,10 @@ class TestRollupField:
         for number in (1, 30):
             for index in range(number):
                 for made in (make.build, make.commit_status):
-                    await made(project, walked[index % 3].oid, name=f"job{number}{index}", status=CheckStatus.FAILED)
+                    await made(project, walked[index % 3].oid, name=f"{made.__name__}{number}{index}", status=CheckStatus.FAILED)
 
             with statements.record() as with_them:
                 await ask.data(query % more, owner, path=str(project.id), first=3)
 
-            assert len(with_them) == len(without) + 1
+            assert len(with_them) == len(without) + count
+            assert sum("commands" in statement for statement in with_them) == count_of_rows
