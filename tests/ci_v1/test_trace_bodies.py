@@ -9,8 +9,6 @@ from urllib.parse import urlencode
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ci_v1.trace_body import TraceSpool, read_trace_body
 from graph.context import Services
@@ -20,6 +18,7 @@ from storage.tables import CheckStatus
 from tests.ci_v1.conftest import LegacyRunner
 from tests.ci_v1.test_builds import trace_of
 from tests.make import DataFactory
+from tests.support.generated_examples import given, settings, st
 
 JSON = {"content-type": "application/json"}
 KNOWN = AcceptedNames({"token", "state", "trace", "info"}, ())

@@ -5,10 +5,9 @@ import re
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from graph.rules.builds.trace_masking import PendingTrace, SecretMasker
+from tests.support.generated_examples import given, settings, st
 
 TOKEN = "fb-17-a_b-C0123456789_-xYz"
 PASSWORD = "pa ss/wörd+äöü=1"

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from graph.rules.ci import config_parser, yaml_documents
 from graph.rules.ci.config_errors import PipelineConfigError
@@ -16,6 +14,7 @@ from graph.rules.ci.coverage import parse_coverage
 from graph.rules.ci.job_selection import JobConfig, RefPattern, select_jobs
 from graph.rules.ci.yaml_documents import parse_document, to_json
 from storage.tables import RunWhen
+from tests.support.generated_examples import given, settings, st
 
 SECONDS = 5.0
 """Far more than any of these files takes, and far less than a file without bounds would."""
