@@ -126,8 +126,8 @@ def _find_key(config: Config, newest: DumpFile, secret_files: Mapping[str, bytes
         raise DumpError(str(error)) from None
     if fingerprint_key(key) != newest.manifest.key_fingerprint and not without_key:
         raise DumpError(
-            f"the key in {source} is not that of the dumped instance. If the key was rotated after the dump, use the old one, which a"
-            f" rotation leaves in {KEY_FILE}.{newest.manifest.key_fingerprint}. Nothing was changed"
+            f"the key in {source} is not that of the dumped instance. If the key was rotated, use the one of the time of the dump: its"
+            f" fingerprint is {newest.manifest.key_fingerprint}, which is in the name of its file after a rotation. Nothing was changed"
         )
     return key
 
