@@ -136,7 +136,7 @@ class Backend:
         raise ConfigError(
             [
                 f"the secrets in the database were encrypted with another key than that of {source}. Use the key of the instance, which its"
-                " other hosts have, or a backup of it; after a rotation, the new one"
+                " other hosts have, or a backup of it; after a rotation, the new one. If it is lost: `forgefront admin secret-key forget`"
             ]
         )
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import Select, Table, func, select, text, update
+from sqlalchemy import Select, Table, Update, func, select, text, update
 from sqlmodel import col
 
 from storage import tables
@@ -109,9 +109,12 @@ async def list_uploads(database: Database) -> list[StoredUpload]:
 
 async def matches_sealed_tokens(session: DatabaseSession, cipher: TokenCipher) -> bool:
     """Whether the newest stored token was encrypted with the key of the cipher; true if there is none."""
-    statement = select(col(tables.Token.sealed)).where(col(tables.Token.sealed) != "").order_by(col(tables.Token.id).desc()).limit(1)
-    sealed: str | None = await session.scalar(statement)
+    sealed = await session.scalar(newest_sealed_token())
     return sealed is None or cipher.matches(sealed)
+
+
+def newest_sealed_token() -> Select[str]:
+    return select(col(tables.Token.sealed)).where(col(tables.Token.sealed) != "").order_by(col(tables.Token.id).desc()).limit(1)
 
 
 async def forget_sealed_tokens(database: Database) -> None:
@@ -120,13 +123,21 @@ async def forget_sealed_tokens(database: Database) -> None:
     Tokens still sign in, by their digests, but cannot be shown any more. Builds receive no variable without a value.
     """
     async with database.write_session() as session:
-        await session.execute(update(tables.Token).values(sealed=""))
-        await session.execute(update(tables.Variable).values(sealed_value="", size=0))
-        await session.execute(update(tables.Runner).values(sealed_token=None))
-        await session.execute(update(tables.Trigger).values(sealed_token=""))
-        await session.execute(update(tables.TriggerRequest).values(sealed_variables=None))
-        await session.execute(update(tables.Build).where(col(tables.Build.sealed_variables).is_not(None)).values(sealed_variables=None))
+        for statement in list_forgetting_statements():
+            await session.execute(statement)
         await session.commit()
+
+
+def list_forgetting_statements() -> list[Update]:
+    """The statements of `forget_sealed_tokens`. Secrets of hooks stay: without one, deliveries would be unsigned instead of failing."""
+    return [
+        update(tables.Token).values(sealed=""),
+        update(tables.Variable).values(sealed_value="", size=0),
+        update(tables.Runner).values(sealed_token=None),
+        update(tables.Trigger).values(sealed_token=""),
+        update(tables.TriggerRequest).values(sealed_variables=None),
+        update(tables.Build).where(col(tables.Build.sealed_variables).is_not(None)).values(sealed_variables=None),
+    ]
 
 
 async def has_administrator(database: Database) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy import Column, Table, bindparam, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from storage import integrity
 from storage.database.clock import now
 from storage.database.engine import Database, metadata
 from storage.secrets import TokenCipher
@@ -53,9 +54,6 @@ async def rotate_key(
     """
     result, tables = RotationResult(), list_encrypted_columns()
     async with database.write_engine.connect() as connection:
-        if database.dialect == "postgresql":
-            # Hosts wait with their start, and a command on another machine with its writes, which would have the old key.
-            await connection.execute(text(f"LOCK TABLE hosts, {', '.join(sorted(table.name for table in tables))} IN EXCLUSIVE MODE"))
         await _require_no_host(connection, database.dialect, host)
         total, done = 0, 0
         for table, columns in tables.items():
@@ -75,7 +73,27 @@ async def rotate_key(
     return result
 
 
+async def forget_lost_key(database: Database, present: TokenCipher, *, host: str) -> None:
+    """Deletes the stored tokens and values of variables, whose key is lost, so that the present key can be used from now on.
+
+    Raises RotationRefused if other hosts run, or if the present key is that of the database; DatabaseBusy, and the errors of the driver.
+    """
+    async with database.write_engine.connect() as connection:
+        await _require_no_host(connection, database.dialect, host)
+        sealed = await connection.scalar(integrity.newest_sealed_token())
+        if sealed is None or present.matches(sealed):
+            raise RotationRefused("the secrets in the database have the present key, which is not lost. Nothing was changed")
+        for statement in integrity.list_forgetting_statements():
+            await connection.execute(statement)
+        await connection.commit()
+
+
 async def _require_no_host(connection: AsyncConnection, dialect: str, host: str) -> None:
+    """Raises RotationRefused if a host runs, and keeps hosts from starting until the end of the transaction."""
+    if dialect == "postgresql":
+        # A command on another machine waits with its writes, which would have the old key.
+        names = ", ".join(sorted(table.name for table in list_encrypted_columns()))
+        await connection.execute(text(f"LOCK TABLE hosts, {names} IN EXCLUSIVE MODE"))
     moment: datetime = now() if dialect == "sqlite" else (await connection.execute(select(func.clock_timestamp()))).scalar_one()
     live = others(host, moment - timedelta(seconds=LIVE_SECONDS)).with_only_columns(col(Host.name), col(Host.address))
     if running := [f"{name} ({address})" for name, address in await connection.execute(live)]:

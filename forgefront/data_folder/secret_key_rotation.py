@@ -6,7 +6,9 @@ leaves both; the folder is not used until the rotation was repeated, which takes
 
 import asyncio
 import base64
+import contextlib
 import os
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from storage import migrations
 from storage.database.engine import Database
 from storage.disk_sync import sync_path
 from storage.git.importing.repository_import import ProgressCallback
-from storage.key_rotation import RotationRefused, RotationResult, rotate_key
+from storage.key_rotation import RotationRefused, RotationResult, forget_lost_key, rotate_key
 from storage.secrets import KEY_BYTES, KEY_FILE, NEW_KEY_FILE, InvalidKey, TokenCipher, fingerprint_key, load_key, write_once
 
 
@@ -44,6 +46,34 @@ async def rotate_secret_key(config: Config, new_key_file: Path | None, progress:
             "the key is in the configuration, so the new one must be given: make a file with `openssl rand -base64 32`, name it with"
             " --new-key, and set FORGEFRONT_SECRET_KEY to its contents afterwards. Nothing was changed"
         )
+    async with _open_database(config) as database:
+        old_key, new_key = _read_keys(config, new_key_file)
+        result = await rotate_key(
+            database,
+            TokenCipher(old_key),
+            TokenCipher(new_key),
+            host=read_identity(config),
+            before_commit=(lambda: None) if is_configured else partial(write_once, config.data / NEW_KEY_FILE, new_key + b"\n"),
+            progress=partial(progress, "encrypting"),
+        )
+        if is_configured:
+            return RotatedKey(result, fingerprint_key(new_key), None, None)
+        return RotatedKey(result, fingerprint_key(new_key), config.data / KEY_FILE, _replace_key_file(config.data, old_key))
+
+
+async def forget_lost_secrets(config: Config) -> None:
+    """Deletes what only a lost key decrypts. Makes a new key if there is no file. Raises RotationRefused, and as `forget_lost_key`."""
+    async with _open_database(config) as database:
+        try:
+            key = config.load_secret_key()
+        except InvalidKey as error:
+            raise RotationRefused(f"{error}. Nothing was changed") from None
+        await forget_lost_key(database, TokenCipher(key), host=read_identity(config))
+
+
+@contextlib.asynccontextmanager
+async def _open_database(config: Config) -> AsyncIterator[Database]:
+    """Opens the database of a data folder that no other process uses until the end of the block. Raises RotationRefused."""
     lock = DataFolderLock(config.data)
     if not lock.acquire_exclusively():
         raise RotationRefused(f"another process uses {config.data}; stop the service and all commands first. Nothing was changed")
@@ -51,23 +81,12 @@ async def rotate_secret_key(config: Config, new_key_file: Path | None, progress:
         # A newer version may have more encrypted columns.
         await asyncio.to_thread(migrations.require_newest_revision, config.database_url)
         restrict_permissions(config)
-        old_key, new_key = _read_keys(config, new_key_file)
         # Statements may take longer than those of a request.
         database = Database(config.database_url, pool_size=1, statement_seconds=None)
         try:
-            result = await rotate_key(
-                database,
-                TokenCipher(old_key),
-                TokenCipher(new_key),
-                host=read_identity(config),
-                before_commit=(lambda: None) if is_configured else partial(write_once, config.data / NEW_KEY_FILE, new_key + b"\n"),
-                progress=partial(progress, "encrypting"),
-            )
+            yield database
         finally:
             await database.close()
-        if is_configured:
-            return RotatedKey(result, fingerprint_key(new_key), None, None)
-        return RotatedKey(result, fingerprint_key(new_key), config.data / KEY_FILE, _replace_key_file(config.data, old_key))
     finally:
         lock.release()
 

@@ -9,17 +9,12 @@ import typer
 from forgefront import logs
 from forgefront.commands.command_context import DataOption, JsonOption, load_existing_config, run_work
 from forgefront.commands.output import print_result, show_progress
-from forgefront.data_folder.secret_key_rotation import RotatedKey, rotate_secret_key
+from forgefront.data_folder.secret_key_rotation import RotatedKey, forget_lost_secrets, rotate_secret_key
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Replace the secret key, which encrypts stored tokens, secrets of hooks and variables. Needs a stopped service.",
+    help="Replace the secret key, which encrypts stored tokens, secrets of hooks and variables, while the service is stopped.",
 )
-
-
-@app.callback()
-def describe() -> None:
-    """Replace the secret key, which encrypts stored tokens, secrets of hooks and variables. Needs a stopped service."""
 
 
 @app.command()
@@ -51,6 +46,26 @@ def rotate(
         print_result(_summarize(rotated, time.monotonic() - started), True)
     else:
         _print(rotated, time.monotonic() - started)
+
+
+@app.command()
+def forget(
+    data: DataOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete the stored secrets of a key that is lost, so that the service starts with the present key, or with a new one.
+
+    Tokens can still be used, but not shown. Secrets of hooks and values of variables must be set again. All hosts must be stopped.
+    """
+    logs.configure("text", "error")
+    config = load_existing_config(data)
+    yes or typer.confirm(f"Delete all stored secrets of {config.data}? The lost key would decrypt them.", abort=True)
+    run_work(forget_lost_secrets(config))
+    if as_json:
+        print_result({"forgotten": True}, True)
+    else:
+        typer.echo("Tokens can be used, but not shown any more. Set the secrets of hooks and the values of variables again.")
 
 
 def _summarize(rotated: RotatedKey, seconds: float) -> dict[str, Any]:

@@ -129,6 +129,19 @@ class TestInterruption:
         assert show_token(cli) == token and cli.json("check")["ok"]
 
 
+class TestLostKey:
+    def test_is_forgotten(self, cli: CommandRunner, key: str, token: str) -> None:
+        forget = ("admin", "secret-key", "forget")
+        refuses(cli, "the secrets in the database have the present key", *forget, "--yes")
+        (cli.data / "secret.key").write_text(OTHER_KEY)
+        refuses(cli, "If it is lost: `forgefront admin secret-key forget`", "admin", "token", "show", "root")
+        assert cli(*forget, input="n\n", code=1).stdout.startswith(f"Delete all stored secrets of {cli.data}?")
+
+        assert cli(*forget, "--yes").stdout.startswith("Tokens can be used, but not shown any more.")
+        assert "create a new one" in cli("admin", "token", "show", "root", code=1).stderr
+        assert cli.json("admin", "token", "create", "root")["token"] == show_token(cli) != token
+
+
 def test_dumps_need_the_key_of_their_time(cli: CommandRunner, key: str, token: str, tmp_path: Path) -> None:
     cli("dump", tmp_path / "old.tar")
     retained = cli.json(*ROTATE)["old_key_file"]
