@@ -83,6 +83,23 @@ def test_named_symbols_exist(page: str) -> None:
     assert not wrong, f"{page} names symbols that do not exist: {', '.join(wrong)}"
 
 
+def test_names_without_a_path_exist() -> None:
+    """`PlanCache.find`: a file of the product has the class and this name. `page_select.py`, `MAX_IDLE`: the product has them."""
+    sources = tracked_sources()
+    files = {Path(path).name for path in sources}
+    texts = {path: read(path) for path in sources if path.startswith(PRODUCT_FOLDERS) and path.endswith(".py")}
+    words = set[str]().union(*(re.findall(r"[A-Z]\w+", text) for text in (*texts.values(), read("schema.graphql"))))
+    wrong = []
+    for page in ("docs/architecture.md", "graph/planner/README.md"):
+        for named in re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", read(page), flags=re.DOTALL)):
+            wrong += [name for name in re.findall(r"(?<![\w/.-])[a-z]\w*\.py\b", named) if name not in files]
+            for name, member in re.findall(r"(?<![\w/.$-])([A-Z]\w*[a-z]\w*|(?!FORGEFRONT)[A-Z]+_[A-Z_]+)(?:\.(\w+))?", named):
+                definers = [text for text in texts.values() if f"\nclass {name}" in text] if member else []
+                if name not in words or (member and not any(re.search(rf"\b{member}\b", text) for text in definers)):
+                    wrong.append(f"{page}: {named}")
+    assert not wrong, f"these names do not exist: {', '.join(wrong)}"
+
+
 def test_citations_have_a_number_in_docs() -> None:
     known = {document: numbers_of(document) for document in ("decisions", "wire-facts", "promises")}
     assert known["decisions"] == {str(number) for number in range(1, len(known["decisions"]) + 1)}
