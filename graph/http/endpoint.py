@@ -53,7 +53,8 @@ from graph.http.requests import (
 )
 from graph.http.responses import is_request_error, rate_headers, raw_rate_headers, serialize_error, serialize_result
 from graph.http.sse import EVENT_STREAM
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.disconnects import RECEIVE
 from graph.operations.execution import Graph

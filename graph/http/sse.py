@@ -23,7 +23,7 @@ import orjson
 from starlette.types import Receive, Send
 
 from graph.http.responses import rate_headers, serialize_result
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.live.trace_feeds import MAX_POSITION_DIGITS
 from graph.operations.disconnects import wait_disconnected
 

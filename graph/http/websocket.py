@@ -23,7 +23,8 @@ from graph.http.json_pieces import dump_json
 from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_json, parse_request, resolve_document
 from graph.http.responses import serialize_error, serialize_result
 from graph.live.broadcaster import StreamEnd, StreamSlot
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.callers import authenticate
 from graph.operations.execution import Graph

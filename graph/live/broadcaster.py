@@ -62,7 +62,7 @@ class ChangeFilter:
     """The result of a subscription field: which changes of a kind the stream has; None means all.
 
     `after` is the number of the last change that the client has received. None in `refs` is the default branch of each project. The
-    stream is created in `graph/live/subscriptions.py`.
+    stream is made by `graph/live/subscriptions.py`.
     """
 
     kind: ChangeKind

@@ -9,19 +9,18 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 import structlog
 
 from graph.context import Context, Services
-from graph.documents.documents import PreparedOperation
 from graph.errors import Code, LimitExceeded, Unauthenticated, Unavailable
 from graph.http.json_pieces import dump_json
 from graph.http.responses import serialize_result
 from graph.live.answer_sharing import TrackingContext
 from graph.live.change_log import LoggedChange
+from graph.live.subscribed_operations import SubscribedOperation
 from graph.live.trace_feeds import TracePiece
 from graph.operations import execution
 from graph.operations.answer_size import limit_answer
@@ -45,19 +44,6 @@ log = structlog.get_logger("live")
 MAX_PIECE_ANSWERS = 16
 BATCH_SECONDS = 1.0
 """Lifetime of a batch, and so the maximum age of its data about viewers."""
-
-
-@dataclass(frozen=True, slots=True, weakref_slot=True)
-class SubscribedOperation:
-    """A subscribed operation. Equal ones have equal results; `variables_key` serializes the variables that results depend on."""
-
-    prepared: PreparedOperation
-    variables: dict[str, Any]
-    variables_key: bytes
-
-    @property
-    def key(self) -> tuple[int, bytes]:
-        return id(self.prepared), self.variables_key
 
 
 class SharedAnswer:

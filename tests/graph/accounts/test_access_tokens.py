@@ -16,7 +16,8 @@ from graph.git_access import GitAccess
 from graph.http.endpoint import make_response
 from graph.jobs import token_uses
 from graph.live.fanout import ViewerIdentity
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations.execution import Graph
 from graph.operations.token_cache import USE_SECONDS
 from storage import tables

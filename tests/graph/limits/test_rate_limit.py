@@ -13,7 +13,8 @@ from forgefront.config import MAX_OPERATION_COST
 from graph.context import Services
 from graph.errors import LimitExceeded
 from graph.http.endpoint import make_graphql_app
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations import rate_limits
 from graph.operations.cost import MAX_ROWS
 from graph.operations.execution import Graph, prepare

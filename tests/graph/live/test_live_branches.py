@@ -13,7 +13,7 @@ from graph.git_access import RepositoryGrant
 from graph.jobs import maintenance
 from graph.jobs.maintenance_wakeup import MaintenanceWakeup
 from graph.live.broadcaster import ChangeBroadcaster
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.operations.execution import Graph
 from graph.rules.branches import branch_health_job
 from storage import tables

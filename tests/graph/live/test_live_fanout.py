@@ -13,7 +13,7 @@ from graph.context import Context, Services
 from graph.live import fanout
 from graph.live.answer_sharing import TrackingContext
 from graph.live.broadcaster import ChangeBroadcaster
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds

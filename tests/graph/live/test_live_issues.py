@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from graph.context import Services
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import AccessLevel, Visibility

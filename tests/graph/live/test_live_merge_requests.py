@@ -8,7 +8,7 @@ from sqlmodel import col
 
 from graph.git_access import RepositoryGrant
 from graph.jobs import maintenance
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.operations.execution import Graph
 from storage import tables
 from storage.git.protocol.push import RefCommand

@@ -13,7 +13,8 @@ from sqlmodel import col
 
 from graph.context import Context, Services
 from graph.live import trace_feeds
-from graph.live.subscriptions import SubscriptionStream, subscribe
+from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.live.trace_feeds import TraceFeed, TraceFeeds
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for

@@ -15,7 +15,7 @@ from graph.errors import Code, Unavailable
 from graph.live import broadcaster
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, Subscriber
 from graph.live.change_log import CommittedLogReader
-from graph.live.subscriptions import SubscriptionStream
+from graph.live.subscription_streams import SubscriptionStream
 from graph.operations.execution import Graph, prepare
 from graph.operations.results import OperationResult
 from graph.operations.transaction import commit_and_notify, session_for
@@ -160,7 +160,7 @@ class TestEvents:
 
 class TestResuming:
     async def test_no_event_is_missed_or_repeated(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 3)
+        monkeypatch.setattr("graph.live.subscription_streams.PAGE_SIZE", 3)
         made = [await forge.build() for _ in range(8)]
         for build in made:
             await forge.change(build)
@@ -185,7 +185,7 @@ class TestResuming:
     @pytest.mark.usefixtures("reader")
     async def test_while_others_write(self, forge: BuildScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         """What is read of the past meets what comes now without a seam."""
-        monkeypatch.setattr("graph.live.subscriptions.PAGE_SIZE", 2)
+        monkeypatch.setattr("graph.live.subscription_streams.PAGE_SIZE", 2)
         made = [await forge.build() for _ in range(30)]
         for build in made[:10]:
             await forge.change(build)

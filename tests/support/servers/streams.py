@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from graph.live.subscriptions import StreamEvent, SubscriptionStream, subscribe
+from graph.live.subscription_streams import StreamEvent, SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 from storage import tables
