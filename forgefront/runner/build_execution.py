@@ -1,8 +1,7 @@
 """One build, from fetching its code to reporting its result.
 
 The order: fetch, artifacts of earlier builds, cache, script, after_script, cache, artifacts, the end of the trace, the status.
-Meanwhile the trace is sent about once a second, and a build without output is reported every few seconds. The responses tell the
-runner when a build is no longer its own.
+Meanwhile the trace is sent (`trace_sender.py`), whose responses tell the runner when a build is no longer its own.
 """
 
 import asyncio
@@ -25,13 +24,8 @@ from forgefront.runner.folders import FolderUnreadable, measure_folder, remove_f
 from forgefront.runner.forge_client import BuildRevoked, ClaimedBuild, ForgeClient, RequestRejected, ServiceUnreachable
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import TraceBuffer
+from forgefront.runner.trace_sender import StopReason, TraceSender
 
-SEND_INTERVAL_SECONDS = 1.0
-"""Minimum seconds between two calls with output that fills no call; the first output after a pause is sent at once."""
-COLLECT_SECONDS = 0.05
-"""Seconds for which the first output waits for more, since programs print lines in several writes."""
-HEARTBEAT_SECONDS = 5.0
-"""Interval of reports for a build without output; a cancellation is detected within this time."""
 FINISH_RETRY_SECONDS = 600.0
 """Time limit for reporting the end of a build."""
 AFTER_SCRIPT_SECONDS = 300.0
@@ -72,7 +66,7 @@ class BuildExecution:
     mirrors: MirrorStore
     cache: BuildCache | None = None
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
-    _stop_reason: BuildRevoked | ServiceUnreachable | None = None
+    _stop_reason: StopReason | None = None
     _is_given_back: bool = False
     _end_reason: str = ""
     _has_runner_failed: bool = False
@@ -90,8 +84,9 @@ class BuildExecution:
         """Runs the build in a new folder below `folder`, which is removed afterwards."""
         started = time.monotonic()
         self.log.info("build taken", ref=self.job.ref, commit=self.job.sha[:8])
-        self._done = asyncio.Event()
-        trace_task = asyncio.create_task(self._send_trace())
+        retry_seconds = self.job.timeout_seconds + FINISH_RETRY_SECONDS
+        sender = TraceSender(self.service, self.job, self.trace, retry_seconds=retry_seconds, on_stop=self._stop_because)
+        trace_task = asyncio.create_task(sender.run())
         late = f"The build exceeded its time limit of {self.job.timeout_seconds} s."
         alarm = asyncio.get_running_loop().call_later(self.job.timeout_seconds, self._end, late)
         root: Path | None = None
@@ -108,7 +103,7 @@ class BuildExecution:
             if root is not None:
                 await asyncio.to_thread(remove_folder, root)
             self.trace.finish()
-            self._done.set()
+            sender.finish()
             try:
                 await trace_task
             finally:
@@ -351,57 +346,10 @@ class BuildExecution:
 
     # Reports
 
-    def _stop_because(self, reason: BuildRevoked | ServiceUnreachable) -> None:
+    def _stop_because(self, reason: StopReason) -> None:
         if self._stop_reason is None:
             self._stop_reason = reason
         self._stop.set()
-
-    async def _send_trace(self) -> None:
-        """Sends the trace, and reports a build without output, until all of it is sent."""
-        sent_at = time.monotonic()
-        heartbeat_seconds = min(HEARTBEAT_SECONDS, self.job.lease_seconds / 4)
-        retry_seconds = self.job.timeout_seconds + FINISH_RETRY_SECONDS
-        try:
-            while True:
-                text = self.trace.next_chunk()
-                if text:
-                    await self.service.append_trace(self.job, text, self.trace.offset, retry_seconds=retry_seconds)
-                    self.trace.mark_sent(text)
-                    sent_at = time.monotonic()
-                elif self._done.is_set():
-                    return
-                elif time.monotonic() - sent_at >= heartbeat_seconds:
-                    await self.service.report_status(self.job, "RUNNING", retry_seconds=retry_seconds)
-                    sent_at = time.monotonic()
-                else:
-                    # What is held back, because it may begin a secret, waits for more output.
-                    self.trace.has_data.clear()
-                if not self.trace.is_full:
-                    await self._wait_for_output(sent_at, heartbeat_seconds)
-        except (BuildRevoked, ServiceUnreachable) as why:
-            self._stop_because(why)
-        except RequestRejected as error:
-            self.log.error("trace was rejected", why=str(error))
-            self._stop_because(ServiceUnreachable(str(error)))
-        except Exception as error:
-            # A build that reports nothing is assigned to another runner.
-            self.log.error("trace could not be sent", exc_info=error)
-            self._stop_because(ServiceUnreachable(f"{type(error).__name__}: {error}"))
-
-    async def _wait_for_output(self, sent_at: float, heartbeat_seconds: float) -> None:
-        """Waits until there is output and SEND_INTERVAL_SECONDS have passed since the last call, for a heartbeat, or for the end."""
-        done, output = asyncio.create_task(self._done.wait()), asyncio.create_task(self.trace.has_data.wait())
-        try:
-            await asyncio.wait([done], timeout=max(COLLECT_SECONDS, sent_at + SEND_INTERVAL_SECONDS - time.monotonic()))
-            if not done.done():
-                seconds = max(0.0, sent_at + heartbeat_seconds - time.monotonic())
-                await asyncio.wait([done, output], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            if output.done() and not done.done():
-                await asyncio.wait([done], timeout=COLLECT_SECONDS)
-        finally:
-            for task in (done, output):
-                task.cancel()
-            await asyncio.gather(done, output, return_exceptions=True)
 
 
 def _write_script(file: Path, commands: tuple[str, ...]) -> None:

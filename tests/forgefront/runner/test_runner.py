@@ -40,6 +40,7 @@ from forgefront.runner.forge_client import (
 )
 from forgefront.runner.mirrors import MirrorStore
 from forgefront.runner.trace_buffer import MASK, MAX_BUFFERED_CHARACTERS, MAX_CHARACTERS_PER_CALL, TraceBuffer
+from forgefront.runner.trace_sender import TraceSender
 from graph.schema import print_schema
 from tests.forgefront.support.cli_runner import CommandRunner
 from tests.support.servers.fork_server import start_program
@@ -419,24 +420,25 @@ def make_work(service: FakeService, folder: Path, *script: str, executor: Execut
 
 
 class TestSending:
+    def make_sender(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[TraceBuffer, TraceSender]:
+        monkeypatch.setattr("forgefront.runner.trace_sender.SEND_INTERVAL_SECONDS", 100.0)
+        work = make_work(FakeService(), folder)
+        return work.trace, TraceSender(work.service, work.job, work.trace, retry_seconds=1.0, on_stop=lambda reason: None)
+
     async def test_the_first_output_after_a_pause_is_sent_at_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("forgefront.runner.build_execution.SEND_INTERVAL_SECONDS", 100.0)
-        work = make_work(FakeService(), tmp_path)
-        work._done = asyncio.Event()
+        trace, sender = self.make_sender(tmp_path, monkeypatch)
         long_ago = time.monotonic() - 200
-        waiting = asyncio.create_task(work._wait_for_output(long_ago, 1000.0))
+        waiting = asyncio.create_task(sender._wait_for_output(long_ago, 1000.0))
         assert not (await asyncio.wait([waiting], timeout=0.15))[0]
-        work.trace.write_line("a line")
+        trace.write_line("a line")
         await asyncio.wait_for(waiting, 50)
 
     async def test_output_soon_after_other_output_waits_for_more(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("forgefront.runner.build_execution.SEND_INTERVAL_SECONDS", 100.0)
-        work = make_work(FakeService(), tmp_path)
-        work._done = asyncio.Event()
-        work.trace.write_line("a line")
-        waiting = asyncio.create_task(work._wait_for_output(time.monotonic(), 1000.0))
+        trace, sender = self.make_sender(tmp_path, monkeypatch)
+        trace.write_line("a line")
+        waiting = asyncio.create_task(sender._wait_for_output(time.monotonic(), 1000.0))
         assert not (await asyncio.wait([waiting], timeout=0.15))[0]
-        work._done.set()
+        sender.finish()
         await asyncio.wait_for(waiting, 50)
 
     async def test_output_during_a_call_is_not_forgotten(self, tmp_path: Path) -> None:
