@@ -1,7 +1,7 @@
 """Checks of artifacts and traces: whether every row has its file, and the file its size."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from sqlalchemy import select
@@ -13,7 +13,7 @@ from forgefront.config import Config
 from storage import tables
 from storage.database.engine import Database
 from storage.objects.folder_store import FolderStore
-from storage.objects.object_store import open_store
+from storage.objects.object_store import ObjectStore, open_store
 
 PAGE_ROWS = 1_000
 MAX_NAMED = 3
@@ -30,6 +30,10 @@ class _NamedObject(NamedTuple):
     key: str
 
 
+_Suspect = tuple[_NamedObject, int | None]
+"""A row, and the size of its file; None without a file."""
+
+
 async def check_artifacts(config: Config, database: Database, report: CheckReport) -> None:
     """Reports artifacts and parts of traces without a file, and, in a folder, those whose file has another size."""
     store = open_store(config.artifacts_url, config.artifacts, config.s3_settings)
@@ -38,15 +42,10 @@ async def check_artifacts(config: Config, database: Database, report: CheckRepor
     try:
         keys = await list_keys(store) if store.is_remote else set()
         for kind, table in KINDS:
-            suspects: list[tuple[_NamedObject, int | None]] = []
+            suspects: list[_Suspect] = []
             async for rows in _read_rows(database, table):
                 total += len(rows)
-                sizes: Mapping[str, int | None]
-                if isinstance(store, FolderStore):
-                    sizes = await asyncio.to_thread(_read_sizes, store, rows)
-                else:
-                    sizes = {row.key: row.size if row.key in keys else None for row in rows}
-                suspects += [(row, sizes[row.key]) for row in rows if sizes[row.key] != row.size]
+                suspects += await _find_suspects(store, keys, rows)
             if suspects and store.is_remote:
                 # A file that was stored after the first listing.
                 keys |= await list_keys(store)
@@ -63,7 +62,17 @@ async def check_artifacts(config: Config, database: Database, report: CheckRepor
         await store.close()
 
 
-def _report(kind: str, where: str, found: Sequence[tuple[_NamedObject, int | None]], report: CheckReport) -> None:
+async def _find_suspects(store: ObjectStore, keys: Set[str], rows: Sequence[_NamedObject]) -> list[_Suspect]:
+    """The rows without a file, or in a folder with one of another size. `keys` are those of a bucket. Raises OSError."""
+    sizes: Mapping[str, int | None]
+    if isinstance(store, FolderStore):
+        sizes = await asyncio.to_thread(_read_sizes, store, rows)
+    else:
+        sizes = {row.key: row.size if row.key in keys else None for row in rows}
+    return [(row, sizes[row.key]) for row in rows if sizes[row.key] != row.size]
+
+
+def _report(kind: str, where: str, found: Sequence[_Suspect], report: CheckReport) -> None:
     remedy = "restore them from a backup; until then the service cannot send them"
     for is_missing, problem in ((True, "their files do not exist"), (False, "their files have another size than their rows name")):
         builds = sorted({row.build_id for row, size in found if (size is None) is is_missing})

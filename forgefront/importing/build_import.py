@@ -157,17 +157,20 @@ class BuildImporter:
             is_complete = False
         is_complete &= await self._write_builds(work, path, batch, writer)
         if unfinished:
-            ids = ", ".join(map(str, unfinished[:MAX_LISTED_BUILDS])) + (" and others" if len(unfinished) > MAX_LISTED_BUILDS else "")
-            listed = f"{len(unfinished):,} (ids {ids})"
-            if self.run.options.cancels_builds:
-                self.run.report.note(f"{work.path}: unfinished builds, canceled here: {listed}")
-            else:
-                advice = "runners here do not continue them: import again when they have ended, or with --cancel-builds"
-                self.run.report.note(f"{work.path}: unfinished builds: {listed}; {advice}")
+            self._note_unfinished(work, unfinished)
         if is_complete and not writer.retry and newest:
             finished = oldest_unfinished - 1 if oldest_unfinished else newest
             await self.run.target.set_mark(work.mark_name("builds"), str(max(finished, mark)))
             await self.run.target.set_mark(work.mark_name("ends of builds"), newest_end)
+
+    def _note_unfinished(self, work: ProjectWork, build_ids: list[int]) -> None:
+        ids = ", ".join(map(str, build_ids[:MAX_LISTED_BUILDS])) + (" and others" if len(build_ids) > MAX_LISTED_BUILDS else "")
+        listed = f"{len(build_ids):,} (ids {ids})"
+        if self.run.options.cancels_builds:
+            self.run.report.note(f"{work.path}: unfinished builds, canceled here: {listed}")
+        else:
+            advice = "runners here do not continue them: import again when they have ended, or with --cancel-builds"
+            self.run.report.note(f"{work.path}: unfinished builds: {listed}; {advice}")
 
     async def _write_builds(self, work: ProjectWork, path: str, builds: list[SourceEntity], writer: BatchWriter) -> bool:
         """Writes builds, and then their files. Returns whether all files could be read."""

@@ -16,7 +16,7 @@ from graph.fields.connection_pages import Window
 from graph.fields.keyset_listing import KeysetListing
 from graph.planner.sql.parent_join import ListCount, ParentJoin, ProjectSubquery
 from graph.planner.sql.select_builder import VIEWER_PARAMETERS, SelectBuilder
-from storage.database.statements.compiled_statements import CompiledStatement, literal_number, named_parameter, substitute_table
+from storage.database.statements.compiled_statements import CompiledStatement, SqlDialect, literal_number, named_parameter, substitute_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,24 @@ class PageStatement:
         return self.listing.cursor_of(row[index] if process is None else process(row[index]) for index, process in values)
 
 
+def _cursor_conditions(
+    listing: KeysetListing, window: Window, columns: Sequence[Any], sql_dialect: SqlDialect
+) -> tuple[list[Any], list[str]]:
+    """The conditions of the cursors of a page, and the names of their parameters, as `after0`. Raises what `cursor_values` raises."""
+    conditions, names = [], list[str]()
+    for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
+        if cursor is None:
+            continue
+        values = listing.cursor_values(cursor)
+        own_names = [f"{name}{number}" for number in range(len(columns))]
+        bound = [sql_dialect.hide_from_planner(named_parameter(each, column.type)) for each, column in zip(own_names, columns, strict=True)]
+        if listing.order.first is not None:
+            bound[0] = values[0]
+        conditions.append(listing.seek_condition(bound, later=later))
+        names += own_names
+    return conditions, names
+
+
 def compile_page(
     select_builder: SelectBuilder,
     parent_join: ParentJoin,
@@ -76,18 +94,9 @@ def compile_page(
 ) -> PageStatement:
     """The statement of the pages of one parent, of `many`, or of the project of `subquery`."""
     sql_dialect, root = select_builder.sql_dialect, select_builder.root
-    parameter_names = {*parent_join.parameter_names, *VIEWER_PARAMETERS, "offset"}
     columns = listing.order.columns(listing.table)
-    cursor_conditions = []
-    for name, cursor, later in (("after", window.after, True), ("before", window.before, False)):
-        if cursor is None:
-            continue
-        values = listing.cursor_values(cursor)
-        bound = [sql_dialect.hide_from_planner(named_parameter(f"{name}{number}", column.type)) for number, column in enumerate(columns)]
-        parameter_names |= {f"{name}{number}" for number in range(len(columns))}
-        if listing.order.first is not None:
-            bound[0] = values[0]
-        cursor_conditions.append(listing.seek_condition(bound, later=later))
+    cursor_conditions, cursor_names = _cursor_conditions(listing, window, columns, sql_dialect)
+    parameter_names = {*parent_join.parameter_names, *VIEWER_PARAMETERS, *cursor_names, "offset"}
     ordering = listing.order_by(window, root.column)
     # Sorted again by the statement, the rows of a page would be written and read once more, with all that was joined to them.
     sorts_in_python = listing.order.first is None and sql_dialect.has_python_order(columns)

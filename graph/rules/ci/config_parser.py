@@ -183,29 +183,9 @@ class _ConfigParser:
         if "before_script" in parts:
             part = parts["before_script"]
             before = self._parse_once("before_script", part, partial(parse_lines, f"{location}: before_script", part))
-        stage, stage_line = DEFAULT_STAGE, entry.line
-        for key in ("type", "stage"):
-            if key in parts:
-                stage, stage_line = parse_string(f"{location}: {key}", parts[key]), parts[key].line
-        if stage not in stages:
-            raise PipelineConfigError.from_message(
-                f"{location}: the stage {quote(stage)} is not one of {', '.join(map(quote, stages[:20]))}.", stage_line
-            )
+        stage = self._parse_stage(location, parts, stages, entry.line)
         run_when = self._parse_when(f"{location}: when", parts.get("when"))
-        options = {
-            **shared,
-            **self._parse_options(f"{location}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
-        }
-        if "variables" in parts:
-            part = parts["variables"]
-            options["variables"] = self._parse_once("variables", part, partial(self._parse_variables, location, part, shared))
-        if "coverage" in parts:
-            options["coverage"] = self._parse_coverage(f"{location}: coverage", parts["coverage"])
-        if "retry" in parts:
-            part = parts["retry"]
-            options["retry"] = self._parse_once("retry", part, partial(job_options.parse_retry, f"{location}: retry", part))
-        if "environment" in parts:
-            options["environment"] = job_options.parse_environment(f"{location}: environment", parts["environment"], self.version)
+        options = self._parse_job_options(location, parts, shared)
         needs = None
         if "needs" in parts:
             part = parts["needs"]
@@ -229,6 +209,35 @@ class _ConfigParser:
             options=options,
             line=entry.line,
         )
+
+    def _parse_stage(self, location: str, parts: dict[str, MappingEntry], stages: tuple[str, ...], line: int) -> str:
+        stage = DEFAULT_STAGE
+        for key in ("type", "stage"):
+            if key in parts:
+                stage, line = parse_string(f"{location}: {key}", parts[key]), parts[key].line
+        if stage not in stages:
+            raise PipelineConfigError.from_message(
+                f"{location}: the stage {quote(stage)} is not one of {', '.join(map(quote, stages[:20]))}.", line
+            )
+        return stage
+
+    def _parse_job_options(self, location: str, parts: dict[str, MappingEntry], shared: dict[str, Any]) -> dict[str, Any]:
+        """The options of a job, with those of the file that it does not replace."""
+        options = {
+            **shared,
+            **self._parse_options(f"{location}: ", parts, ("after_script", "image", "services", "cache", "artifacts", "dependencies")),
+        }
+        if "variables" in parts:
+            part = parts["variables"]
+            options["variables"] = self._parse_once("variables", part, partial(self._parse_variables, location, part, shared))
+        if "coverage" in parts:
+            options["coverage"] = self._parse_coverage(f"{location}: coverage", parts["coverage"])
+        if "retry" in parts:
+            part = parts["retry"]
+            options["retry"] = self._parse_once("retry", part, partial(job_options.parse_retry, f"{location}: retry", part))
+        if "environment" in parts:
+            options["environment"] = job_options.parse_environment(f"{location}: environment", parts["environment"], self.version)
+        return options
 
     def _check_key(self, location: str, key: str, line: int) -> None:
         """Raises PipelineConfigError for a key of a job that this service, or the version of the file, does not know."""

@@ -148,11 +148,7 @@ async def _replace_closings(context: Context, bodies: Sequence[tuple[tables.Merg
     """Replace the stored references; the bodies of each merge request are keyed by whether they are descriptions, the same for all."""
     url = context.services.external_url
     named = [(row, in_description, _collect_references(some, url)) for row, parts in bodies for in_description, some in parts.items()]
-    paths = await mentions.load_project_ids(context, {each.project for *_, some in named for each in some if each.project is not None})
-    if paths:
-        # The lock prevents their deletion until the rows that reference them are committed.
-        existing_ids = set(await context.all(projects.ids_for_key_share(sorted(set(paths.values())))))
-        paths = {path: key for path, key in paths.items() if key in existing_ids}
+    paths = await _lock_named_projects(context, {each.project for *_, some in named for each in some if each.project is not None})
     now = {
         (row.id, in_description, target_project_id, each.iid)
         for row, in_description, some in named
@@ -171,6 +167,13 @@ async def _replace_closings(context: Context, bodies: Sequence[tuple[tables.Merg
         await context.session.execute(closings.insert_closings(context.services.database.dialect), rows)
     context.loaders.pop(closings.issues_of, None)
     context.loaders.pop(closings.merge_requests_of, None)
+
+
+async def _lock_named_projects(context: Context, paths: set[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """The ids of existing projects by their path keys. They are not deleted before the rows that refer to them are committed."""
+    found = await mentions.load_project_ids(context, paths)
+    existing_ids = set(await context.all(projects.ids_for_key_share(sorted(set(found.values()))))) if found else set()
+    return {path: key for path, key in found.items() if key in existing_ids}
 
 
 def _collect_references(bodies: Iterable[str], external_url: str) -> set[Mention]:

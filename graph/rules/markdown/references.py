@@ -53,15 +53,19 @@ async def resolve(context: Context, references: Iterable[ProjectReference]) -> d
     visible_ids = await filter_visible_projects(context, sorted({owner for _, owner in owned}))
     rows = {key: row for key, row in (await context.rows_by_id(tables.Project).get_many(sorted(visible_ids))).items() if row is not None}
     urls = dict(zip(rows, await web_urls.load_project_urls(context, list(rows)), strict=True))
+
+    async def list_allowed(action: Action) -> set[int]:
+        return {key for key, row in rows.items() if await can(context, action, row)}
+
+    async def list_readable(sigil: str, action: Action) -> list[tuple[ProjectReference, int]]:
+        readable = await list_allowed(action)
+        return [(each, owner) for each, owner in owned if each.reference.kind == sigil and owner in readable][:MAX_RESOLVED]
+
     found = await _resolve_users(context, [each for each in unique if each.reference.kind == "@"])
     for kind in MENTIONABLE_KINDS:
-        readable = {key for key, row in rows.items() if await can(context, kind.read_action, row)}
-        some = [(each, owner) for each, owner in owned if each.reference.kind == kind.sigil and owner in readable][:MAX_RESOLVED]
-        found.update(await _resolve_numbers(context, kind.table, some, urls))
-    readable = {key for key, row in rows.items() if await can(context, Action.READ_CODE, row)}
-    some = [(each, owner) for each, owner in owned if each.reference.kind == "" and owner in readable][:MAX_RESOLVED]
-    checked = {key for key in readable if await can(context, Action.READ_CHECKS, rows[key])}
-    found.update(await _resolve_commits(context, some, urls, checked))
+        found.update(await _resolve_numbers(context, kind.table, await list_readable(kind.sigil, kind.read_action), urls))
+    checked = await list_allowed(Action.READ_CHECKS)
+    found.update(await _resolve_commits(context, await list_readable("", Action.READ_CODE), urls, checked))
     return found
 
 

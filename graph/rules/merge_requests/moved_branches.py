@@ -33,6 +33,8 @@ from storage.tables.merge_requests import merge_request_branches
 
 T = TypeVar("T")
 
+Landed = tuple[tables.MergeRequest, str]
+"""A merge request and the commit of its target that contains its head."""
 Landings = Mapping[tuple[int, str], str | None]
 """By the id and the head of a merge request: the commit by which its target comes to contain the head, or None."""
 
@@ -84,9 +86,19 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
         return
     if not moves or not await _mark_unchecked(context, project, list(moves)):
         return
+    landed = await _store_outgoing(context, project, moves, prepared)
+    landed += await _find_landed(context, project, moves, prepared, {row.id for row, _ in landed})
+    for actor, merged in await _by_actor(context, landed):
+        await merge_request_refresh.mark_merged(actor, merged, context.viewer_or_none)
+
+
+async def _store_outgoing(
+    context: Context, project: tables.Project, moves: Mapping[str, RefCommand], prepared: PreparedMergeRequests
+) -> list[Landed]:
+    """Store the comparisons of the merge requests from moved branches; returns those whose target contains them."""
     outgoing = await _open_from(context, project.id, moves)
     heads = await read_all_heads(context, outgoing)
-    stored, landed = list[merge_request_refresh.Compared](), list[tuple[tables.MergeRequest, str]]()
+    stored, landed = list[merge_request_refresh.Compared](), list[Landed]()
     outdated = await branch_comparison.find_outdated(context, prepared.comparisons.values())
     for row in outgoing:
         comparison = prepared.comparisons.get(row.id)
@@ -103,15 +115,21 @@ async def apply(context: Context, project: tables.Project, updates: Iterable[Ref
             rows,
             {row.id for row, each in rows if _is_target_moved(project.id, row, moves) or heads[row.id].target != each.target_oid},
         )
-    done = {row.id for row, _ in landed}
+    return landed
+
+
+async def _find_landed(
+    context: Context, project: tables.Project, moves: Mapping[str, RefCommand], prepared: PreparedMergeRequests, done: Collection[int]
+) -> list[Landed]:
+    """The merge requests into moved branches, except for those with the ids `done`, whose heads the branches contain now."""
+    landed = list[Landed]()
     for name, found in (await _open_into(context, project.id, moves)).items():
         others = [(row, row.head_oid) for row in found if row.head_oid is not None and row.id not in done]
         landings = dict(prepared.landings)
         if missing := [(row.id, head) for row, head in others if (row.id, head) not in landings]:
             landings |= await _find_landings(context.services, project.id, moves[name], missing)
         landed += [(row, oid) for row, head in others if (oid := landings.get((row.id, head))) is not None]
-    for actor, merged in await _by_actor(context, landed):
-        await merge_request_refresh.mark_merged(actor, merged, context.viewer_or_none)
+    return landed
 
 
 async def store_imported(context: Context, project: tables.Project, updates: Iterable[RefCommand], prepared: PreparedMergeRequests) -> None:

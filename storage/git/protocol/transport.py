@@ -216,30 +216,9 @@ class Transport:
         gate: PushGate | None = None,
         move: RefMover | None = None,
     ) -> None:
-        environment = git_command.environment()
-        if _PROTOCOL.fullmatch(protocol):
-            environment["GIT_PROTOCOL"] = protocol
-        if push is not None:
-            environment["FORGEFRONT_PUSH"] = str(push.folder)
-            environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._max_object_bytes)
-            environment["FORGEFRONT_LARGEST_DELTA"] = str(MAX_DELTA_BYTES)
         is_push = service is GitService.RECEIVE
         hook = ProcReceive(move) if move is not None else None
-        try:
-            process = await async_process.start(
-                self._arguments(service, path, mode),
-                {**environment, **(hook.environment if hook is not None else {})},
-                buffer_bytes=BLOCK_BYTES,
-                process_limits=self._push_limits if is_push else self._fetch_limits,
-                descriptors=hook.descriptors if hook is not None else (),
-            )
-        except BaseException:
-            if hook is not None:
-                hook.close()
-            raise
-        finally:
-            if hook is not None:
-                hook.close_inherited()
+        process = await self._start_service(service, path, mode, protocol, push, hook)
         lowering = asyncio.get_running_loop().call_later(SHORT_PUSH_SECONDS, process.lower_priority, PUSH_NICENESS) if is_push else None
         hook_task = asyncio.create_task(hook.serve()) if hook is not None else None
         feed = InputFeed(process, incoming, is_push=is_push)
@@ -289,6 +268,33 @@ class Transport:
             others = [task for task in (feed_task, stderr_task, watchdog_task, hook_task, client_task) if task is not None]
             # The caller may be canceled again meanwhile.
             await asyncio.shield(_end(process, others, is_push=is_push))
+
+    async def _start_service(
+        self, service: GitService, path: Path, mode: tuple[str, ...], protocol: str, push: Push | None, hook: ProcReceive | None
+    ) -> async_process.AsyncProcess:
+        """Starts git. If that fails, the hook is closed. Raises OSError."""
+        environment = git_command.environment()
+        if _PROTOCOL.fullmatch(protocol):
+            environment["GIT_PROTOCOL"] = protocol
+        if push is not None:
+            environment["FORGEFRONT_PUSH"] = str(push.folder)
+            environment["FORGEFRONT_LARGEST_OBJECT"] = str(self._max_object_bytes)
+            environment["FORGEFRONT_LARGEST_DELTA"] = str(MAX_DELTA_BYTES)
+        try:
+            return await async_process.start(
+                self._arguments(service, path, mode),
+                {**environment, **(hook.environment if hook is not None else {})},
+                buffer_bytes=BLOCK_BYTES,
+                process_limits=self._push_limits if service is GitService.RECEIVE else self._fetch_limits,
+                descriptors=hook.descriptors if hook is not None else (),
+            )
+        except BaseException:
+            if hook is not None:
+                hook.close()
+            raise
+        finally:
+            if hook is not None:
+                hook.close_inherited()
 
     async def _explain(self, stderr: StderrTail, indexing: IndexingWatchdog, messages: bytes) -> str | None:
         """Returns the message for the client if the push exceeded a limit; None otherwise."""
