@@ -127,11 +127,6 @@ class BuildCopy:
             raise CopyOutdated(f"the file has {rows} rows, not {pointer.rows}")
 
     @property
-    def changed_count(self) -> int:
-        """The number of builds that have changed since the file was written."""
-        return len(self._changed_ids)
-
-    @property
     def row_count(self) -> int:
         """The number of builds; lower by those that were committed after the file with an id below the file's last one."""
         return self.pointer.rows + self._row_difference

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from storage.analytics import build_source
-from storage.analytics.build_copy import FILE_PATTERN, SETTINGS, CopyOutdated, CopyPointer, publish
+from storage.analytics.build_copy import SETTINGS, CopyOutdated, CopyPointer, publish
 from storage.analytics.build_source import COLUMNS, CopyPosition
 from storage.analytics.derived_columns import with_derived_columns
 from storage.database.engine import Database
@@ -191,9 +191,3 @@ async def _load_builds(
 
 def _quote(path: Path) -> str:
     return str(path).replace("'", "''")
-
-
-def remove_copies(folder: Path) -> None:
-    """Removes all files of copies in a folder."""
-    for path in folder.glob(FILE_PATTERN):
-        path.unlink(missing_ok=True)

@@ -51,7 +51,6 @@ class SecretMasker:
     def __init__(self, secrets: Iterable[str]) -> None:
         needles = {needle for secret in secrets for needle in (*_encodings(secret), *_lines(secret))}
         self._needles = sorted(needles, key=len, reverse=True)
-        self._max_needle_length = len(self._needles[0]) if self._needles else 0
 
     def mask(self, text: str) -> str:
         """The string with all secrets masked.
