@@ -264,10 +264,6 @@ def is_in_group(group_id: int, user_id: int) -> ColumnElement[bool]:
     return exists().where(col(GroupMember.group_id) == group_id, col(GroupMember.user_id) == user_id)
 
 
-def is_in_project(project_id: int, user_id: int) -> ColumnElement[bool]:
-    return exists().where(col(ProjectMember.project_id) == project_id, col(ProjectMember.user_id) == user_id)
-
-
 def has_other_owner(group_id: int, user_id: int) -> ColumnElement[bool]:
     """The condition that the group has another owner than the user."""
     return exists().where(

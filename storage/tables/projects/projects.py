@@ -175,11 +175,6 @@ def is_named_like(string: str) -> ColumnElement[bool]:
     return contains_ignoring_case(Project.name, string)
 
 
-def ids_after(project_id: int, limit: int) -> Select[int]:
-    """The ids of the projects after this one, ordered by id, at most `limit`."""
-    return select(col(Project.id)).where(col(Project.id) > project_id).order_by(col(Project.id)).limit(limit)
-
-
 def existing_id(project_id: int) -> Select[int]:
     """The id itself, if the project exists."""
     return select(col(Project.id)).where(col(Project.id) == project_id)
