@@ -45,13 +45,18 @@ async def allocate_iid(context: Context, project: tables.Project, kind: tables.C
     return value
 
 
-async def resolve_assignee_id(context: Context, project: tables.Project, user_id: int | None) -> int | None:
+async def resolve_assignee_id(
+    context: Context, project: tables.Project, user_id: int | None, *, current_id: int | None = None
+) -> int | None:
     """The id of the user to assign; None and 0 mean nobody.
 
-    Raises Invalid when there is no such user or the user may not see the project.
+    Raises Invalid when there is no such user or the user may not see the project, unless it is the current assignee: clients send back all
+    values of an object to change one.
     """
     if not user_id:
         return None
+    if user_id == current_id:
+        return current_id
     user = await context.rows_by_id(tables.User).get(user_id) if user_id > 0 else None
     if user is None or user.username == accounts.GHOST_USERNAME:
         raise Invalid("assigneeId", "is not a user")
@@ -185,7 +190,7 @@ async def update_issue(context: Context, project: tables.Project, issue: tables.
         row.description = validation.validate_string("description", values["description"] or "") or None
     if await can(context, Action.TRIAGE_ISSUE, project):
         if "assignee_id" in values:
-            row.assignee_id = await resolve_assignee_id(context, project, values["assignee_id"])
+            row.assignee_id = await resolve_assignee_id(context, project, values["assignee_id"], current_id=row.assignee_id)
         if "milestone_id" in values:
             row.milestone_id = await resolve_milestone_id(context, project, values["milestone_id"])
         if "labels" in values:

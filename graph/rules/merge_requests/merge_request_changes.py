@@ -173,7 +173,7 @@ async def _apply_changes(
         row.description = validation.validate_string("description", values["description"] or "") or None
     if await can(context, Action.TRIAGE_MERGE_REQUEST, project):
         if "assignee_id" in values:
-            row.assignee_id = await issues.resolve_assignee_id(context, project, values["assignee_id"])
+            row.assignee_id = await issues.resolve_assignee_id(context, project, values["assignee_id"], current_id=row.assignee_id)
         if "milestone_id" in values:
             row.milestone_id = await issues.resolve_milestone_id(context, project, values["milestone_id"])
     if "labels" in values:

@@ -441,6 +441,18 @@ class TestUpdateIssue:
         cleared = (await api.put(path, owner, labels="", assignee_id=0, milestone_id=0)).json()
         assert (cleared["labels"], cleared["assignee"], cleared["milestone"]) == ([], None, None)
 
+    @pytest.mark.parametrize("kind", ["issues", "merge_requests"])
+    async def test_an_assignee_who_has_left_can_be_sent_back(self, api: Api, make: DataFactory, kind: str) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        left, stranger = await make.user(), await make.user()
+        row = await (make.issue if kind == "issues" else make.merge_request)(project, assignee_id=left.id)
+        path = f"/projects/{project.id}/{kind}/{row.id}"
+
+        shown = (await api.put(path, owner, title="Next", assignee_id=left.id)).json()
+        assert (shown["title"], shown["assignee"]["id"]) == ("Next", left.id)
+        refused = await api.put(path, owner, title="Last", assignee_id=stranger.id)
+        assert (refused.status_code, refused.json()) == (400, {"message": {"assignee_id": ["is not a member of this private project"]}})
+
     async def test_ignores_nulls_blanks_and_unknown_parameters(self, api: Api, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))
         issue = await make.issue(project, title="Same", description="Same", assignee_id=owner.id)
