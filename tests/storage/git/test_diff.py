@@ -7,8 +7,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +27,7 @@ from storage.git.diffs.diff_lines import LineFollower
 from storage.git.diffs.diff_workers import DiffWorkers
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 from tests.support.git.git_history import commit_files, commit_rows, git, make_history, tree_row, write_commit
+from tests.support.measuring.core_waits import measure_core_waits
 
 Files = dict[str | bytes, bytes | tuple[int, bytes]]
 
@@ -204,13 +204,6 @@ class TestEntries:
             patch = "".join(entry.diff for entry in diff_of_commit(repository, oid))
             git(made.path, "apply", "--cached", "-", stdin=patch.encode(), environment=tree)
             assert git(made.path, "write-tree", environment=tree) == git(made.path, "rev-parse", f"{oid}^{{tree}}")
-
-
-@contextmanager
-def measure_core_waits() -> Iterator[Callable[[], float]]:
-    """A function that returns how long this thread has waited for a core while it was ready, in seconds (proc(5), `schedstat`)."""
-    with Path("/proc/thread-self/schedstat").open("rb") as file:
-        yield lambda: int(os.pread(file.fileno(), 100, 0).split()[1]) / 1e9
 
 
 class TestDiffProcess:
