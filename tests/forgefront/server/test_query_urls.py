@@ -174,9 +174,9 @@ class TestCsv:
 
     @pytest.mark.parametrize("blanks", ["\n" * 50_000, "\n " * 25_000])
     def test_many_blanks_in_a_cell_take_linear_time(self, blanks: str) -> None:
-        started_at = time.perf_counter()
+        started_at = time.thread_time()
         found = CsvTable((), (("text",),)).to_csv({"text": f"a{blanks}b{blanks}=1"})
-        assert time.perf_counter() - started_at < 1
+        assert time.thread_time() - started_at < 1
         assert found == f'text\r\n"a{blanks}b{blanks}\'=1"\r\n'
 
     async def test_an_error_is_the_answer(self, get: Get) -> None:

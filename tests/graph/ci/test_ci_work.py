@@ -90,10 +90,10 @@ class TestSharedValues:
         assert len(matched) == 90
 
     def test_a_ref_of_many_slashes_takes_linear_time(self) -> None:
-        started_at = time.perf_counter()
+        started_at = time.thread_time()
         with pytest.raises(PipelineConfigError, match="is not a valid RE2 expression"):
             parse_config(f"a: {{script: x, only: ['/{'/@a/b' * 20_000} !']}}")
-        assert time.perf_counter() - started_at < 2
+        assert time.thread_time() - started_at < 2
 
     @pytest.mark.parametrize(
         ("text", "source", "path", "ignore_case"),

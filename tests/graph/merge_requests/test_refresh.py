@@ -507,7 +507,7 @@ class TestMaintenanceJob:
 
         left = [row.id for row in rows if (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED]
         assert left == [rows[2].id]
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(30):
             await forge.services.maintenance_wakeup.wait(60)
 
     async def test_many_at_once_do_no_harm(self, forge: RefreshScenario) -> None:

@@ -126,9 +126,9 @@ class TestAttacks:
 
     def test_messages_that_repeat_a_long_literal_are_serialized_in_linear_time(self) -> None:
         message = f'Int cannot represent non-integer value: "{" " * limits.MAX_CHARACTERS}"'
-        started_at = time.perf_counter()
+        started_at = time.thread_time()
         serialized = [serialize_error(ErrorEntry(Code.BAD_REQUEST, text), "r") for text in (message, f"{message} Did you mean 1?")]
-        assert time.perf_counter() - started_at < 1
+        assert time.thread_time() - started_at < 1
         assert [entry["message"] for entry in serialized] == [message, message]
 
     async def test_validation_stops_at_its_time_limit(self, graph: Graph, make: DataFactory) -> None:
