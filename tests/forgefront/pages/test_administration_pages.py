@@ -353,7 +353,7 @@ async def test_a_merge_request_is_offered_after_a_push(site: SettingsSite) -> No
     await page.wait_for("document.querySelector('[name=sourceBranch]')?.value === 'a/<b>'")
     assert await page.evaluate("document.querySelector('[name=title]').value") == HOSTILE
     await site.submit("New merge request")
-    await page.wait_for("/merge_requests\\/\\d+$/.test(location.pathname)")
+    await page.wait_for(f"/merge_requests\\/\\d+$/.test(location.pathname) && document.querySelector('h1').innerText.includes({HOSTILE!r})")
     # It is offered once, and to nobody else.
     for path, username in ((f"/{PATH}/merge_requests", "ada"), (f"/{PATH}", "mei")):
         await site.visit(path, username)

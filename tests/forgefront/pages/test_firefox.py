@@ -74,6 +74,6 @@ async def test_the_main_flows(tmp_path: Path) -> None:
         await page.wait_for("document.querySelector('dialog[open]').innerText.includes('Prices in Norway')")
         await page.press("Escape")
         await page.click("#sign-out")
-        await page.wait_for("location.pathname === '/-/sign_in'")
+        await page.wait_for("location.pathname === '/-/sign_in' && document.querySelector('form')")
         assert page.errors == []
         assert {url for url in page.requests if not url.startswith((forge.address, "data:", "about:", "blob:"))} == set()

@@ -204,7 +204,7 @@ class TestGroupAndOwnLists:
         await page.evaluate("[...document.querySelectorAll('.chips a')].find(each => each.innerText === 'created by you').click()")
         await page.wait_for_text("No issues yet")
         await page.press("m")
-        await page.wait_for("location.pathname === '/-/merge_requests'")
+        await page.wait_for("location.pathname === '/-/merge_requests' && /merge requests/i.test(document.querySelector('h1').innerText)")
         await site.visit("/-/merge_requests?scope=created", "priya")
         await page.wait_for(f"({TITLES}).includes('Show delivery dates')")
 

@@ -156,7 +156,7 @@ class TestSignIn:
         await page.evaluate("document.querySelector('#comment').focus()")
         await page.type("Not sent")
         await page.evaluate("document.querySelector('#sign-out').click()")
-        await page.wait_for("location.pathname === '/-/sign_in'")
+        await page.wait_for("location.pathname === '/-/sign_in' && document.querySelector('form')")
         # What is typed is stored after 0.3 s.
         await asyncio.sleep(0.4)
         assert await page.evaluate("sessionStorage.length") == 0
