@@ -36,6 +36,8 @@ MAX_ACCEPTS_PER_ROUND = 16
 """Connections accepted in one iteration of the event loop, by all processes together. The loop accepts one for each listening socket, and
 an iteration of a busy one takes as long as all requests that arrived meanwhile: the last of many concurrent clients would wait for many
 iterations."""
+SWEEP_SECONDS = 1.0
+"""Seconds between two looks for slow connections."""
 COLLECTION_SECONDS = 3600.0
 """Seconds between full garbage collections. Streams leave objects that are too old for the partial ones."""
 HUGE_PAGES_AFTER = (20.0, 60.0, 180.0)
@@ -228,22 +230,31 @@ class ForgefrontServer(uvicorn.Server):
                 os._exit(0)
 
     async def _maintain(self) -> None:
-        """Closes slow connections every second, collects garbage every COLLECTION_SECONDS, and moves the heap to huge pages."""
+        """Closes slow connections every second, collects garbage every COLLECTION_SECONDS, and moves the heap to huge pages.
+
+        What fails is logged: without this task slow clients would stay for ever.
+        """
         loop = asyncio.get_running_loop()
         collected_at = loop.time()
         moves = [collected_at + seconds for seconds in HUGE_PAGES_AFTER]
         while True:
-            await asyncio.sleep(1.0)
-            if loop.time() - collected_at >= COLLECTION_SECONDS:
-                gc.collect()
-                collected_at = loop.time()
-                moves = [collected_at]
-            if moves and loop.time() >= moves[0]:
-                del moves[0]
-                await asyncio.to_thread(use_huge_pages, HUGE_PAGES_PAUSE)
-            for connection in list(self.server_state.connections):
-                if isinstance(connection, HttpConnection | WebSocketConnection):
-                    connection.enforce_timeouts(loop.time())
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                self._close_slow_connections(loop.time())
+                if loop.time() - collected_at >= COLLECTION_SECONDS:
+                    gc.collect()
+                    collected_at = loop.time()
+                    moves = [collected_at]
+                if moves and loop.time() >= moves[0]:
+                    del moves[0]
+                    await asyncio.to_thread(use_huge_pages, HUGE_PAGES_PAUSE)
+            except Exception as error:
+                structlog.get_logger().error("maintenance of the process failed", exc_info=error)
+
+    def _close_slow_connections(self, now: float) -> None:
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, HttpConnection | WebSocketConnection):
+                connection.enforce_timeouts(now)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

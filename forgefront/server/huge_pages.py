@@ -50,7 +50,8 @@ def use_huge_pages(pause: float = 0.0) -> int:
 def _list_ranges() -> Iterator[int]:
     """The addresses of the aligned ranges of HUGE_PAGE_BYTES in private memory without a file."""
     try:
-        mappings = Path("/proc/self/maps").read_text()
+        # Names of files, which need not be UTF-8, stand behind what is read here.
+        mappings = Path("/proc/self/maps").read_text(errors="replace")
     except OSError:
         return
     for line in mappings.splitlines():

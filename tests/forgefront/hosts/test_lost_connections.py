@@ -5,6 +5,7 @@ import gc
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from unittest.mock import Mock
 
 import pytest
 import uvicorn
@@ -92,6 +93,28 @@ class TestLostConnection:
                         await asyncio.sleep(0.01)
             finally:
                 gc.enable()
+
+
+class TestSlowConnections:
+    async def test_are_closed_although_huge_pages_cannot_be_used(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fail(_: float) -> int:
+            raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+        monkeypatch.setattr(http_server, "SWEEP_SECONDS", 0.001)
+        monkeypatch.setattr(http_server, "HUGE_PAGES_AFTER", (0.0,))
+        monkeypatch.setattr(http_server, "use_huge_pages", fail)
+        server = http_server.ForgefrontServer(
+            uvicorn.Config(respond, log_config=None), DeferredApp(lambda: respond), "http://x", 1, accepts_early=True, on_ready=lambda: None
+        )
+        connection, has_seen_twice = Mock(spec=HttpConnection), asyncio.Event()
+        connection.enforce_timeouts.side_effect = lambda now: connection.enforce_timeouts.call_count > 2 and has_seen_twice.set()
+        server.server_state.connections.add(connection)
+        enforcing = asyncio.create_task(server._maintain())
+        try:
+            async with asyncio.timeout(10):
+                await has_seen_twice.wait()
+        finally:
+            enforcing.cancel()
 
 
 class TestCollections:

@@ -1,12 +1,16 @@
 """Huge pages of a process's memory, as the system counts them."""
 
 import json
+import mmap
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from forgefront.server import huge_pages
 
 MEASURE = """
 import json, mmap, sys
@@ -25,6 +29,16 @@ for start in range(0, len(sparse), 2**20):
 before, moved, after = read_mib(), use_huge_pages(), read_mib()
 print(json.dumps({"before": before, "after": after, "moved": moved / 2**20, "objects": before["Rss"] - before_objects["Rss"]}))
 """
+
+
+def test_a_mapped_file_whose_name_is_not_utf_8_is_no_obstacle(tmp_path: Path) -> None:
+    """As SQLite's file of shared memory in such a folder."""
+    path = os.fsencode(tmp_path) + b"/\xff"
+    with open(path, "wb+") as file:  # noqa: PTH123 - a name in bytes
+        file.write(b"x")
+        file.flush()
+        with mmap.mmap(file.fileno(), 1):
+            assert list(huge_pages._list_ranges())
 
 
 @pytest.fixture(scope="module")
