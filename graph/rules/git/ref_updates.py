@@ -251,7 +251,7 @@ async def apply_imported(context: Context, locked: tables.Project, prepared: Pre
     `head` is the branch that HEAD of the source names. As `apply_updates` otherwise.
     """
     await _move_refs(context, locked, prepared)
-    names = await refs.current(context, locked.id, [BRANCHES + head]) if head is not None and is_branch_name(head) else {}
+    names = await refs.current(context, locked.id, [BRANCHES + head]) if head is not None and refs.can_be_default(head) else {}
     if names and head != locked.default_branch:
         locked.default_branch = head
         locked.refs_version = git_refs.next_version(locked.refs_version, context.now())
@@ -275,7 +275,7 @@ async def _move_refs(context: Context, locked: tables.Project, prepared: Prepare
     if deleted_tags:
         await context.session.execute(releases.delete_of_tags(locked.id, deleted_tags))
     if locked.default_branch is None or locked.default_branch in deleted:
-        locked.default_branch = await _choose_default_branch(context, locked)
+        locked.default_branch = await refs.choose_default(context, locked)
 
 
 async def _notify(context: Context, project: tables.Project, ref_updates: Sequence[RefUpdate]) -> None:
@@ -294,8 +294,3 @@ async def protect_default_branch(context: Context, project: tables.Project) -> N
         protection = BranchProtection((await settings.load_settings(context)).default_branch_protection)
         if protection is not BranchProtection.NONE:
             await protect_branch(context, project, project.default_branch, protection)
-
-
-async def _choose_default_branch(context: Context, project: tables.Project) -> str | None:
-    name = await refs.choose_default(context, project)
-    return name if name is not None and len(name) <= MAX_NAME_LENGTH and is_branch_name(name) else None

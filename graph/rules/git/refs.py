@@ -16,14 +16,14 @@ from graph.context import Context, Services
 from graph.errors import Unavailable
 from graph.operations.loaders import Loader
 from graph.rules.git.row_batches import split_rows
-from graph.rules.validation import is_storable
+from graph.rules.validation import MAX_NAME_LENGTH, is_storable
 from storage import tables
 from storage.database.engine import DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.git.protocol.push import RefCommand
 from storage.git.refs import ref_projector
 from storage.git.refs.ref_cache import ABSENT
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID, choose_default_branch
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, TAGS, TYPED_ID, choose_default_branch, is_branch_name
 from storage.git.repository import Repository
 from storage.tables.git import refs
 from storage.tables.projects import projects
@@ -275,10 +275,16 @@ async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, in
         await context.session.execute(refs.advance_version(sorted({row["project_id"] for row in rows}), context.now()))
 
 
+def can_be_default(name: str) -> bool:
+    """Whether a project can have a branch with this name as its default branch. Imported branches may have longer ones."""
+    return len(name) <= MAX_NAME_LENGTH and is_branch_name(name)
+
+
 async def choose_default(context: Context, project: tables.Project) -> str | None:
     """The branch that HEAD should name: the one chosen before the first push, or main, master or the first by name."""
     found = await context.tuples(refs.in_folder([project.id], BRANCHES))
-    return choose_default_branch(project.unborn_branch or DEFAULT_HEAD, [name.removeprefix(BRANCHES) for _, name, _ in found])
+    names = [name.removeprefix(BRANCHES) for _, name, _ in found]
+    return choose_default_branch(project.unborn_branch or DEFAULT_HEAD, names, can_be_default)
 
 
 async def _peel_tags(context: Context, project_id: int, updates: Sequence[RefCommand]) -> dict[str, str | None]:

@@ -32,7 +32,7 @@ from storage import tables
 from storage.disk_full import is_disk_full
 from storage.git.refs import projection
 from storage.git.refs.projection import RefProjection
-from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, is_branch_name
+from storage.git.refs.ref_names import BRANCHES, DEFAULT_HEAD, choose_default_branch
 from storage.git.repositories import StagedRepository
 from storage.git.repository import DamagedRepository, NotARepository, Repository, UnsupportedRepository
 from storage.git.subprocesses.git_command import GitCommandError
@@ -154,7 +154,7 @@ def validate_source_path(path: str | None) -> Path | None:
 
 def validate_branch_name(name: str | None) -> str | None:
     """The name of a branch. Raises Invalid."""
-    if name is not None and not (len(name) <= validation.MAX_NAME_LENGTH and is_branch_name(name)):
+    if name is not None and not refs.can_be_default(name):
         raise Invalid("defaultBranch", "is not a valid branch name")
     return name
 
@@ -264,7 +264,11 @@ async def _insert_staged(
 def _read_staged_refs(folder: Path) -> tuple[list[tuple[str, str, str | None]], str | None, str | None]:
     """The refs of a staged repository, the branch that its HEAD names, and its default branch."""
     repository = Repository.open(folder)
-    return repository.stored_refs(), repository.head_branch(), repository.default_branch()
+    rows, head = repository.stored_refs(), repository.head_branch()
+    if head is not None and not refs.can_be_default(head):
+        head = None
+    names = {name.removeprefix(BRANCHES) for name, _, _ in rows if name.startswith(BRANCHES)}
+    return rows, head, choose_default_branch(head, names, refs.can_be_default)
 
 
 async def handle_deletion(context: Context, project_ids: list[int]) -> None:

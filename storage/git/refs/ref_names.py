@@ -1,7 +1,7 @@
 """Names of refs: their folders, lengths and validity, and the form of object ids."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pygit2
 
@@ -20,9 +20,9 @@ TYPED_ID = re.compile("[0-9a-fA-F]{40}")
 """An object id as git reads it: upper-case digits are the same id."""
 
 
-def choose_default_branch(head: str | None, names: Collection[str]) -> str | None:
-    """Returns the branch that HEAD names if it exists, otherwise main, master or the first by name; None without branches."""
-    return next((name for name in (head, "main", "master", *sorted(names)) if name in names), None)
+def choose_default_branch(head: str | None, names: Collection[str], is_usable: Callable[[str], bool] = lambda _: True) -> str | None:
+    """Returns the branch that HEAD names if it exists, otherwise main, master or the first by name; None without usable branches."""
+    return next((name for name in (head, "main", "master", *sorted(names)) if name in names and name is not None and is_usable(name)), None)
 
 
 def is_branch_name(name: str) -> bool:

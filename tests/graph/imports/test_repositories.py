@@ -126,6 +126,18 @@ class TestRepositories:
         for table in EFFECTS_OF_A_PUSH:
             assert await make.count(table) == 0, table
 
+    async def test_whose_head_has_a_long_name_have_another_default_branch(
+        self, ask: Ask, make: DataFactory, database: Database, mirror: Mirror
+    ) -> None:
+        running, _ = await begin_with_project(ask, make)
+        long_name = "/".join(["a" * 100] * 3)
+        mirror.commit(long_name, "a.txt", "a")
+        mirror.git("symbolic-ref", "HEAD", f"refs/heads/{long_name}")
+        result = await InstanceImports(make.services).import_repository(running.id, "5", mirror.path)
+        assert (result.outcome, list(result.errors)) == ("created", [])
+        (project,) = await rows_of(database, tables.Project)
+        assert project["default_branch"] == "master" and f"refs/heads/{long_name}" in await stored_refs(database)
+
     async def test_that_cannot_be_read_are_skipped(self, ask: Ask, make: DataFactory, database: Database, mirror: Mirror) -> None:
         running, _ = await begin_with_project(ask, make)
         imports = InstanceImports(make.services)

@@ -19,7 +19,7 @@ from storage.tables import AccessLevel, Visibility
 from tests.make import DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Ask
-from tests.support.git.git_history import make_history
+from tests.support.git.git_history import git, make_history
 
 CREATE = """mutation ($input: CreateProjectInput!) { createProject(input: $input) {
     project { databaseId fullPath name path description visibility defaultBranch issuesEnabled buildsEnabled tagList creator { username } }
@@ -178,6 +178,19 @@ class TestImportedProject:
         assert project["defaultBranch"] == "master"
         assert reported
         assert repository_folders(services) == [f"{project['databaseId']}.git"]
+
+    async def test_has_a_default_branch_whose_name_can_be_stored(
+        self, ask: Ask, make: DataFactory, services: Services, tmp_path: Path
+    ) -> None:
+        source, long_name = make_history(tmp_path / "source.git", commits=3), "/".join(["a" * 100] * 3)
+        git(source.path, "update-ref", f"refs/heads/{long_name}", "refs/heads/master")
+        git(source.path, "symbolic-ref", "HEAD", f"refs/heads/{long_name}")
+
+        project = await create_project(ask, await make.user(admin=True), repositoryPath=str(source.path))
+
+        assert project["defaultBranch"] == "master"
+        repository = Repository.open(services.repositories.path_of(project["databaseId"]))
+        assert (repository.head_branch(), repository.find_ref(f"refs/heads/{long_name}") is None) == ("master", False)
 
     async def test_uses_the_given_default_branch(self, ask: Ask, make: DataFactory, services: Services, tmp_path: Path) -> None:
         made, admin = make_history(tmp_path / "source", commits=6), await make.admin()
