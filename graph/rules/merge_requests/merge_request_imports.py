@@ -23,6 +23,7 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
 from storage import tables
+from storage.database.engine import is_unavailable
 from storage.git.history.merge_history import first_parent_merges, highest_number
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository, UnknownCommit
@@ -78,6 +79,12 @@ async def run_pending(services: Services) -> None:
         except (GitCommandError, NotARepository, UnknownCommit, OSError) as error:
             log.error("import failed", project_id=job.project_id, error=str(error))
             await _mark_failed(services, job, "The repository cannot be read; the server log has the reason. Start the import again.")
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            # It would fail in the same way each time that its lease expires.
+            log.error("import failed", project_id=job.project_id, exc_info=error)
+            await _mark_failed(services, job, "The service failed; its log has the reason.")
 
 
 @dataclass

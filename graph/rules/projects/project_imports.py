@@ -27,6 +27,7 @@ from graph.rules.events import hooks
 from graph.rules.git import ref_updates
 from graph.rules.projects import projects
 from storage import tables
+from storage.database.engine import is_unavailable
 from storage.disk_full import is_disk_full
 from storage.git.cancellation import Cancellation
 from storage.git.importing.remote_import import RemoteRepository, import_remote
@@ -44,6 +45,7 @@ REPORT_SECONDS = 2.0
 """Seconds between two reports of the progress, which also renew the lease."""
 POLL_SECONDS = 20.0
 MAX_ERROR_CHARACTERS = 500
+UNEXPECTED_MESSAGE = "The service failed; its log has the reason."
 
 log = structlog.get_logger("graph")
 
@@ -93,6 +95,12 @@ async def run_pending(services: Services) -> None:
         except _ImportFailed as error:
             log.warning("import failed", project_id=job.project_id, error=str(error))
             await _finish(services, job, str(error))
+        except Exception as error:
+            if is_unavailable(error):
+                raise
+            # It would fail in the same way each time that its lease expires.
+            log.error("import failed", project_id=job.project_id, exc_info=error)
+            await _finish(services, job, UNEXPECTED_MESSAGE)
 
 
 class _ImportFailed(Exception):

@@ -367,6 +367,19 @@ class TestImportJob:
         await merge_request_imports.run_pending(make.services)
         assert await make.count(tables.MergeRequestImport) == await make.count(tables.MergeRequest) == 0
 
+    async def test_an_unexpected_error_fails_it(
+        self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It would be the same each time that the lease expires."""
+
+        async def fail(*_: object) -> None:
+            raise ValueError("what nobody thought of")
+
+        monkeypatch.setattr(merged_history, "load_known_merges", fail)
+        await ask.data(IMPORT, owner, path=str(project.id))
+        await merge_request_imports.run_pending(make.services)
+        assert (await progress(ask, owner, project))["state"] == "FAILED"
+
     async def test_a_repository_that_cannot_be_read_fails_it(
         self, ask: Ask, make: DataFactory, owner: tables.User, project: tables.Project
     ) -> None:

@@ -227,6 +227,19 @@ class TestImport:
         finally:
             server.close()
 
+    async def test_that_fails_unexpectedly_does_not_begin_again(
+        self, ask: Ask, make: DataFactory, open_services: Services, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(*_: Any) -> None:
+            raise ValueError("what nobody thought of")
+
+        monkeypatch.setattr(project_imports, "import_remote", fail)
+        user = await make.user()
+        key = await create(ask, user, "http://code.invalid/open.git")
+        await project_imports.run_pending(open_services)
+        state = (await read_import(ask, user, key))["repositoryImport"]
+        assert (state["state"], state["error"]) == ("FAILED", project_imports.UNEXPECTED_MESSAGE)
+
     async def test_that_fails_waits_for_the_one_beside_it(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         """Otherwise those that begin after the failure would run beside it."""
         beside, ended = asyncio.Event(), list[bool]()
