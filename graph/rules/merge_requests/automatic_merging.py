@@ -22,6 +22,8 @@ from graph.rules.notes.system_notes import build_target
 from graph.rules.permissions.policy import Action, can
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
+from storage.database.engine import is_unavailable
+from storage.disk_full import is_disk_full
 from storage.tables import UserState
 from storage.tables.merge_requests import merge_requests
 from storage.tables.merge_requests.merge_requests import OPEN
@@ -111,6 +113,11 @@ async def merge_waiting(services: Services) -> None:
                 await _merge_if_ready(services, row)
             except OperationError as error:
                 log.warning("automatic merge could not be checked", merge_request_id=row.id, error=error.message)
+            except Exception as error:
+                if is_unavailable(error) or is_disk_full(error):
+                    raise
+                # The others are merged nevertheless.
+                log.error("automatic merge failed", merge_request_id=row.id, exc_info=error)
         if len(found) < BATCH_SIZE:
             return
         last = found[-1].id

@@ -30,6 +30,8 @@ from graph.rules.merge_requests.branch_comparison import BranchComparison, is_cu
 from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
+from storage.database.engine import is_unavailable
+from storage.disk_full import is_disk_full
 from storage.git.repositories import Repositories
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus
 from storage.tables.merge_requests import merge_request_branches, merge_requests
@@ -144,6 +146,12 @@ async def refresh_unchecked(services: Services) -> None:
             try:
                 await refresher.refresh(row)
             except OperationError:
+                refresher.back_off(row.id)
+            except Exception as error:
+                if is_unavailable(error) or is_disk_full(error):
+                    raise
+                # The others are refreshed nevertheless.
+                log.error("merge request could not be refreshed", merge_request_id=row.id, exc_info=error)
                 refresher.back_off(row.id)
 
 

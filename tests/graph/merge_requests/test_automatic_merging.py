@@ -6,7 +6,9 @@ import pytest
 from sqlalchemy import delete, select, update
 from sqlmodel import col
 
+from graph.context import Context
 from graph.jobs import maintenance
+from graph.rules.merge_requests import automatic_merging, merging
 from graph.rules.merge_requests.automatic_merging import CANCELED_NOTE
 from storage import tables
 from storage.tables import AccessLevel, CheckStatus, MergeRequestState, UserState
@@ -179,6 +181,30 @@ class TestWaiting:
         assert repeated.merge_params == {"message": "Later", "remove_source_branch": False, "sha": waiting.head}
         assert (repeated.merge_when_build_succeeds, repeated.updated_at) == (True, before.updated_at)
         assert [author for _, author in await notes_of(merges, waiting)] == [people["developer"].id, people["master"].id]
+
+    async def test_an_unexpected_error_of_one_is_no_obstacle_for_the_others(
+        self,
+        ask: Ask,
+        merges: MergeRequestFactory,
+        people: dict[str, tables.User],
+        waiting: OpenMergeRequest,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        later = await merges.proposal("later")
+        await create_status(merges, later, CheckStatus.PENDING)
+        await ask.data(ACCEPT, people["developer"], input=of(later, mergeWhenBuildSucceeds=True))
+        await finish_build(merges, CheckStatus.SUCCESS)
+        accept, tried = merging.accept_now, list[int]()
+
+        async def accept_second(context: Context, row: tables.MergeRequest, *options: Any) -> tables.MergeRequest:
+            tried.append(row.id)
+            if row.id == waiting.row.id:
+                raise ValueError("what nobody thought of")
+            return await accept(context, row, *options)
+
+        monkeypatch.setattr(merging, "accept_now", accept_second)
+        await automatic_merging.merge_waiting(merges.services)
+        assert tried == [waiting.row.id, later.row.id]
 
     @pytest.mark.parametrize("status", [CheckStatus.FAILED, CheckStatus.CANCELED])
     async def test_keeps_waiting_until_every_check_succeeds(

@@ -499,6 +499,21 @@ class TestMaintenanceJob:
         assert tried == [row.id]
         assert (await forge.reload(row)).merge_status is MergeStatus.UNCHECKED
 
+    async def test_an_unexpected_error_of_one_is_no_obstacle_for_the_others(
+        self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rows = [await forge.create_merge_request("topic", is_refreshed=False, target_branch=f"b{number}") for number in range(2)]
+        compare = branch_comparison.compare_branches
+
+        async def compare_second(*args: Any, **settings: Any) -> branch_comparison.BranchComparison:
+            if settings["target_branch"] == "b0":
+                raise ValueError("what nobody thought of")
+            return await compare(*args, **settings)
+
+        monkeypatch.setattr(branch_comparison, "compare_branches", compare_second)
+        await forge.refresh_unchecked()
+        assert [(await forge.reload(row)).merge_status is MergeStatus.UNCHECKED for row in rows] == [True, False]
+
     async def test_continues_after_the_other_jobs(self, forge: RefreshScenario, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(merge_request_refresh, "MAX_REFRESHED_PER_RUN", 2)
         rows = [await forge.create_merge_request("topic", is_refreshed=False, target_branch=f"b{number}") for number in range(3)]
