@@ -10,7 +10,7 @@ from datetime import datetime
 
 from graph.context import Context, Services
 from graph.errors import LimitExceeded, TooLarge
-from graph.operations.transaction import commit_and_notify, session_for, undo_effects
+from graph.operations.transaction import commit_and_notify, session_for, undo_on_failure
 from graph.rules.builds import stored_objects
 from graph.rules.builds.artifacts import sanitize_filename
 from graph.rules.imports.batches import ItemResult
@@ -104,13 +104,9 @@ class BuildFileImports:
             context = Context(self._services, session, None, "import")
             for file in files:
                 stored_objects.erase_on_rollback(context, file.key)
-            try:
+            async with undo_on_failure(context):
                 results = await build_files.write_files(context, import_id, kind, files)
                 await commit_and_notify(context)
-            except BaseException:
-                await session.close()
-                await undo_effects(context.undo)
-                raise
             return results
 
     @property

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from graph.context import Context, Services
 from graph.errors import TooLarge
-from graph.operations.transaction import commit_and_notify, session_for, undo_effects
+from graph.operations.transaction import commit_and_notify, session_for, undo_on_failure
 from graph.rules.imports.batches import ItemResult
 from graph.rules.imports.contents import uploads
 from graph.rules.projects.uploads import load_max_bytes
@@ -62,11 +62,7 @@ class UploadImports:
     async def _write(self, import_id: int, ticket: str, item: Mapping[str, object]) -> ItemResult:
         async with session_for(self._services.database, writing=True) as session:
             context = Context(self._services, session, None, "import")
-            try:
+            async with undo_on_failure(context):
                 result = await uploads.write_upload(context, import_id, ticket, **item)
                 await commit_and_notify(context)
-            except BaseException:
-                await session.close()
-                await undo_effects(context.undo)
-                raise
             return result

@@ -161,6 +161,17 @@ async def undo_effects(undo: list[Callable[[], Awaitable[None]]]) -> None:
 
 
 @asynccontextmanager
+async def undo_on_failure(context: Context) -> AsyncIterator[None]:
+    """Closes the session and undoes the effects outside the database if the block raises; for work that is no operation."""
+    try:
+        yield
+    except BaseException:
+        await close_session(context)
+        await undo_effects(context.undo)
+        raise
+
+
+@asynccontextmanager
 async def write_transaction(database: Database) -> AsyncIterator[DatabaseSession]:
     """Yields a write session outside of operations, such as for the result of a delivery; it is committed at the end of the block."""
     async with database.write_session() as session:

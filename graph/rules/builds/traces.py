@@ -15,7 +15,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.errors import BadRequest, Conflict, Invalid, NotAllowed, TooLarge, Unavailable
-from graph.operations.transaction import commit_and_notify, session_for
+from graph.operations.transaction import commit_and_notify, session_for, undo_on_failure
 from graph.rules.builds import builds, trace_masking
 from graph.rules.builds.stored_objects import erase_after_commit, erase_on_rollback
 from storage import tables
@@ -240,19 +240,20 @@ async def _join_trace(services: Services, build_id: int) -> None:
         return
     async with session_for(services.database, writing=True) as session:
         context = Context(services, session, None, "maintenance")
-        locked = await context.first(statements.for_update(build_id))
-        current_parts = await context.all(artifacts.parts_of_trace(build_id)) if locked else []
-        if [part.key for part in current_parts] != [part.key for part in parts]:
-            # The trace was extended, erased, or joined by another process.
-            await session.close()
-            await services.objects.delete(key)
-            return
         erase_on_rollback(context, key)
-        first = current_parts[0]
-        await session.execute(artifacts.delete_later_parts(build_id))
-        first.key, first.size = key, size
-        erase_after_commit(context, [part.key for part in parts])
-        await commit_and_notify(context)
+        async with undo_on_failure(context):
+            locked = await context.first(statements.for_update(build_id))
+            current_parts = await context.all(artifacts.parts_of_trace(build_id)) if locked else []
+            if [part.key for part in current_parts] != [part.key for part in parts]:
+                # The trace was extended, erased, or joined by another process.
+                await session.close()
+                await services.objects.delete(key)
+                return
+            first = current_parts[0]
+            await session.execute(artifacts.delete_later_parts(build_id))
+            first.key, first.size = key, size
+            erase_after_commit(context, [part.key for part in parts])
+            await commit_and_notify(context)
 
 
 async def _stream_parts(services: Services, parts: list[TracePart]) -> AsyncGenerator[bytes, None]:

@@ -17,7 +17,7 @@ import structlog
 from graph.context import Context, RunnerIdentity, Services
 from graph.errors import Forbidden, NotAllowed, NotFound, Unavailable
 from graph.operations.disconnects import watch_disconnect
-from graph.operations.transaction import commit_and_notify, session_for, write_transaction
+from graph.operations.transaction import commit_and_notify, session_for, undo_on_failure, write_transaction
 from graph.rules import validation
 from graph.rules.builds import builds, traces, variables
 from graph.rules.builds.automatic_retries import FailureReason
@@ -346,8 +346,9 @@ async def recover_lost_builds(services: Services) -> None:
         try:
             async with session_for(services.database, writing=True) as session:
                 context = Context(services, session, None, "maintenance")
-                await _recover_build(context, build_id)
-                await commit_and_notify(context)
+                async with undo_on_failure(context):
+                    await _recover_build(context, build_id)
+                    await commit_and_notify(context)
         except Exception as error:
             if is_unavailable(error):
                 raise

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import select
 from sqlmodel import col
 
-from graph.context import Services
+from graph.context import Context, Services
 from graph.rules.builds import stored_objects, traces
 from storage import tables
 from storage.objects.object_store import ObjectNotFound, new_key
@@ -230,6 +230,18 @@ class TestMergeParts:
         assert await make.count(tables.TracePart) == files(services) == 3
         await traces.join_traces(services)
         assert await make.count(tables.TracePart) == files(services) == 1
+
+    async def test_a_failed_commit_leaves_no_object(self, make: DataFactory, services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
+        _, build = await create_build(make, status=CheckStatus.SUCCESS, created_at=datetime.now(UTC) - timedelta(hours=1))
+        await make.trace(build, "a", "b")
+
+        async def fail(_: Context) -> None:
+            raise OSError("the commit fails")
+
+        monkeypatch.setattr(traces, "commit_and_notify", fail)
+        with pytest.raises(OSError, match="the commit fails"):
+            await traces.join_traces(services)
+        assert await make.count(tables.TracePart) == files(services) == 2
 
 
 class TestTracesThatCannotBeMerged:
