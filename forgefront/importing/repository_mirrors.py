@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Timer
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from storage.git.cancellation import Cancellation, call_when_canceled, check_canceled
+from storage.git.cancellation import call_when_canceled, check_canceled, run_in_thread
 from storage.git.importing.remote_import import SETTINGS
 from storage.git.subprocesses import git_command
 
@@ -32,7 +32,6 @@ SSH_ENVIRONMENT = ("HOME", "USER", "SSH_AUTH_SOCK")
 _SSH_URL = re.compile(r"(?:ssh://)?[\w.-]+@[\w.-]+(?::\d+)?[:/][^\s]+", re.ASCII)
 _HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
 
-T = TypeVar("T")
 
 ListRefs = Callable[[str, str | None], Awaitable[str | None]]
 """Lists the refs at a URL with these credentials, as `git ls-remote --symref` does; returns None where git has to do it."""
@@ -80,26 +79,12 @@ class RepositoryMirrors:
             (_, credentials), *_ = self._order_credentials(source)
             listed = await self.list_refs(source.url, credentials)
         async with self._slots:
-            return await self._run_in_thread(self._update, self.path_of(project_id), source, listed)
+            return await run_in_thread(self._update, self.path_of(project_id), source, listed)
 
     async def has_branches(self, project_id: int, source: MirrorSource) -> bool:
         """Whether another repository of the project can be read and is not empty, with the credentials that were accepted last."""
         async with self._slots:
-            return await self._run_in_thread(self._has_branches, self.path_of(project_id), source)
-
-    async def _run_in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Runs work that waits for another host. It ends with a caller that is canceled: the end of the program waits for its thread."""
-        cancellation = Cancellation()
-
-        def run() -> T:
-            with cancellation.activate():
-                return work(*arguments)
-
-        try:
-            return await asyncio.to_thread(run)
-        except asyncio.CancelledError:
-            cancellation.cancel()
-            raise
+            return await run_in_thread(self._has_branches, self.path_of(project_id), source)
 
     def _has_branches(self, path: Path, source: MirrorSource) -> bool:
         (_, credentials), *_ = self._order_credentials(source)

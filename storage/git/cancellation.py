@@ -1,8 +1,12 @@
 """Cancellation of work in threads: work that nobody waits for ends at the next object that it reads."""
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _LOCAL = threading.local()
 
@@ -56,6 +60,21 @@ def check_canceled() -> None:
     cancellation: Cancellation | None = getattr(_LOCAL, "cancellation", None)
     if cancellation is not None:
         cancellation.check()
+
+
+async def run_in_thread(work: Callable[..., T], *arguments: Any) -> T:
+    """Runs work in a thread of the event loop's pool. When the caller is canceled, the work is canceled too."""
+    cancellation = Cancellation()
+
+    def run() -> T:
+        with cancellation.activate():
+            return work(*arguments)
+
+    try:
+        return await asyncio.to_thread(run)
+    except asyncio.CancelledError:
+        cancellation.cancel()
+        raise
 
 
 @contextmanager

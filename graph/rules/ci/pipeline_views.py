@@ -1,7 +1,6 @@
 """Status and stages of pipelines, and validation of CI files that are not pushed yet."""
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,7 +14,7 @@ from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import JobConfig, group_by_stage, select_jobs
 from graph.rules.ci.pipeline_planner import file_reader
 from storage import tables
-from storage.git.cancellation import Cancellation
+from storage.git.cancellation import run_in_thread
 from storage.git.refs.ref_names import BRANCHES, NULL_ID, TAGS
 from storage.git.repository import NotARepository, Repository
 from storage.tables import CheckStatus
@@ -104,22 +103,7 @@ async def lint_config(context: Context, project: tables.Project, content: str, r
         if named in oids:
             with suppress(NotARepository):
                 return await context.services.repositories.read(project.id, work, cancellable=True)
-        return await _run_in_thread(lambda: work(None))
-
-
-async def _run_in_thread(work: Callable[[], CiLintResult]) -> CiLintResult:
-    """Run `work` in a thread; when the caller is canceled, it ends where it next checks for that."""
-    cancellation = Cancellation()
-
-    def run() -> CiLintResult:
-        with cancellation.activate():
-            return work()
-
-    try:
-        return await asyncio.to_thread(run)
-    except asyncio.CancelledError:
-        cancellation.cancel()
-        raise
+        return await run_in_thread(work, None)
 
 
 async def load_builds(context: Context, pipeline_id: int) -> list[tables.Build]:
