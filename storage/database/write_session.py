@@ -179,7 +179,7 @@ class WriteSession(DatabaseSession):
 
     async def flush(self, objects: Any = None) -> None:
         pending = self._pending
-        if self._has_begun or self._has_pending():
+        if self._has_begun or self._has_pending() or pending.unlocked:
             if pending.unlocked:
                 await self._lock_rows()
             if pending.numbered:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 from sqlmodel import col
 
 from storage import tables
@@ -116,3 +116,22 @@ class TestBatch:
                 assert not await batch.change(session)
                 await session.commit()
             assert await batch.state() == DONE
+
+    async def test_locks_rows_before_the_first_statement_of_the_transaction(
+        self, batch: BatchScenario, statements: StatementRecorder
+    ) -> None:
+        """Also rows that have not changed yet: other transactions lock a row before what belongs to it."""
+        for is_concurrent in (False, True):
+            async with batch.database.write_session() as session:
+                session.may_repeat = True
+                ((issue,),) = await session.read(select(tables.Issue).where(col(tables.Issue.id) == batch.issue_id))
+                assert session.lock_later(issue)
+                detach = delete(tables.IssueLabel).where(col(tables.IssueLabel.issue_id) == batch.issue_id)
+                if is_concurrent:
+                    await batch.execute(update(tables.Issue).values(title="Of another"))
+                    with pytest.raises(ConcurrentChange):
+                        await session.execute(detach)
+                else:
+                    with statements.record() as seen:
+                        await session.execute(detach)
+                    assert [statement.split()[0] for statement in seen][-2:] == ["SELECT", "DELETE"]
