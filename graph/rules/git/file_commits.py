@@ -34,7 +34,7 @@ from storage.git.commit_writer import CommitSignature, write_commit_of_tree
 from storage.git.diffs.tree_changes import InvalidPath, PathTaken, TreeChange, check_path, write_tree
 from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.refs.ref_names import BRANCHES, NULL_ID
-from storage.git.repository import NotARepository, Repository
+from storage.git.repository import NotARepository, Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_ATTEMPTS = 5
@@ -196,7 +196,7 @@ async def _prepare(
         updates = await ref_updates.prepare_updates(context.services, project_id, [RefCommand(BRANCHES + branch, head, new)], since=since)
     except PathTaken as error:
         raise Taken("path", "The path is a directory, or a part of it is a file") from error
-    except (NotARepository, GitCommandError) as error:
+    except (NotARepository, UnknownCommit, GitCommandError) as error:
         log.warning("commit could not be prepared", project_id=project_id, error=str(error), request_id=context.request_id)
         raise UnreadableRepository from error
     return PreparedCommit(updates, found)

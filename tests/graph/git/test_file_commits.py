@@ -1,5 +1,6 @@
 """Commits of files through the graph."""
 
+import shutil
 from typing import Any
 
 import pytest
@@ -62,6 +63,16 @@ class TestCreateCommit:
         await ask.data(CREATE, owner, input=of(project, {"action": "DELETE", "path": "a/b"}))
         assert git(path, "ls-tree", "-r", "-t", "master") == ""
         assert git(path, "fsck", "--strict") == ""
+
+    async def test_a_repository_without_the_commit_of_the_branch_is_unavailable(
+        self, ask: Ask, make: DataFactory, services: Services
+    ) -> None:
+        """As while the repository of a deleted project is removed."""
+        project = await make.project(owner=(owner := await make.user()), history={"commits": 1})
+        for folder in (services.repositories.path_of(project.id) / "objects").iterdir():
+            shutil.rmtree(folder)
+
+        assert await ask.codes(CREATE, owner, input=of(project, {"action": "CREATE", "path": "a", "content": "1"})) == ["UNAVAILABLE"]
 
 
 @pytest.mark.parametrize(
