@@ -10,7 +10,6 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
-from sqlalchemy.sql.visitors import iterate
 from sqlmodel import AutoString, col
 
 from graph.context import Context
@@ -219,9 +218,7 @@ class KeysetListing:
     def _pages_select(self, context: Context, window: Window, columns: list[Any], keys: list[Any]) -> Select[Any]:
         """Returns the statement that selects the rows of the pages of several parents, in their order, each with the key of its parent."""
         sql_dialect = SqlDialect(context.services.database.engine.dialect)
-        # PostgreSQL evaluates subqueries of conditions for all rows at once if it reads them all.
-        is_numbered = self.association is not None or window.offset or not (sql_dialect.is_sqlite or _have_no_subqueries(self.conditions))
-        parents = None if is_numbered else _select_parents(columns, keys)
+        parents = None if self.association is not None or window.offset else _select_parents(columns, keys)
         if parents is None:
             return self._numbered_pages_select(window, columns, keys)
         # An index finds the first rows of each parent; numbering reads all rows of all of them.
@@ -261,10 +258,6 @@ class KeysetListing:
         if window.backward:
             page_rows = page_rows[::-1]
         return make_page(page_rows[window.offset : window.offset + window.size + 1], window, self.cursor, lambda: len(sorted_rows))
-
-
-def _have_no_subqueries(conditions: Iterable[Any]) -> bool:
-    return not any(isinstance(element, Select) for condition in conditions for element in iterate(condition))
 
 
 def _select_parents(columns: list[Any], keys: list[Any]) -> Any:

@@ -58,7 +58,8 @@ class Build(Row, table=True):
         ),
         Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
-        Index("ix_builds_user_id_id", "user_id", "id"),
+        # It has the columns of the usual conditions, so that the rows of builds which the viewer may not see are not read.
+        Index("ix_builds_user_id_id_project_id", "user_id", "id", "project_id", "status", "current_id"),
         # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
         Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
         Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),

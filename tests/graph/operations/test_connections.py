@@ -326,7 +326,7 @@ class TestPagesWithoutPlans:
             project = await make.project(group=group)
             for day in range(number):
                 await make.issue(project, created_at=MOMENT, updated_at=MOMENT + timedelta(days=day // 2), assignee_id=owner.id)
-        text = f"""{{ projects(first: 10) {{ nodes {{ issues({window}, filter: {{search: "i"}}) {{
+        text = f"""{{ projects(first: 10) {{ nodes {{ issues({window}, filter: {{assigneeUsername: "{owner.username}"}}) {{
             totalCount pageInfo {{ hasNextPage hasPreviousPage }} edges {{ cursor node {{ iid }} }} }} }} }} }}"""
 
         with statements.record() as seen:

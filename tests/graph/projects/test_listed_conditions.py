@@ -7,11 +7,13 @@ from sqlalchemy import insert, select, text
 from sqlmodel import col
 
 from graph.fields.keyset_listing import Order
+from graph.rules.permissions.policy import Action
+from graph.rules.permissions.sql_policy import SqlViewer, in_allowed_projects
 from storage import tables
 from storage.database.engine import Database
 from storage.tables import NamespaceKind
 from storage.tables.accounts import access_conditions, namespaces, users
-from storage.tables.builds import runners
+from storage.tables.builds import builds, runners
 from storage.tables.projects import stars
 from tests.graph.merge_requests.test_open_merge_requests import plan_of
 from tests.make import DataFactory
@@ -36,6 +38,16 @@ STATEMENTS: dict[str, tuple[str, Any]] = {
     "groups among personal namespaces": ("namespaces", page(tables.Namespace, GROUPS, namespaces.is_group())),
     "namespaces for new projects": ("namespaces", page(tables.Namespace, GROUPS, access_conditions.namespaces_at_level(7, 40))),
     "runners of a master": ("projects", page(tables.Runner, Order(tables.Runner.id), runners.is_available_to(7))),
+    "builds of a user": (
+        "builds",
+        page(
+            tables.Build,
+            Order(tables.Build.id, descending=True),
+            col(tables.Build.user_id) == 7,
+            builds.is_current(),
+            in_allowed_projects(tables.Build, Action.READ_BUILD, SqlViewer(7, is_admin=False)),
+        ),
+    ),
     "a user by name": ("users", users.by_username("USER7")),
     "users by names": ("users", users.names_of(["USER7", "nobody"])),
 }
@@ -58,6 +70,10 @@ async def filled(make: DataFactory) -> Database:
         await session.execute(insert(tables.Namespace), rows)
         projects = [{"id": row["id"], "namespace_id": row["id"], "name": "x", "path": "x", "path_key": "x"} for row in rows]
         await session.execute(insert(tables.Project), projects)
+        build = {"project_id": 1, "sha": "a" * 40, "ref": "master", "name": "test"}
+        await session.execute(
+            insert(tables.Build), [{**build, "user_id": number // 4 % 100 + 1, "project_id": number} for number in ids[::4]]
+        )
         joined = [{"group_id": ROWS + number, "user_id": number, "access_level": 50} for number in ids]
         await session.execute(insert(tables.GroupMember), joined)
         await session.execute(text("ANALYZE"))
@@ -70,6 +86,11 @@ async def test_no_plan_reads_all_rows(dialect: str, filled: Database) -> None:
         plan = await plan_of(filled, statement, None)
         assert table in plan, name
         assert (f"SCAN {table}" if dialect == "sqlite" else f"Seq Scan on {table}") not in plan, (name, plan)
+    # Builds that the viewer does not see are passed over without reading their rows.
+    _, builds_of_user = STATEMENTS["builds of a user"]
+    plan = await plan_of(filled, builds_of_user.with_only_columns(col(tables.Build.id)), None)
+    index = "ix_builds_user_id_id_project_id"
+    assert (f"USING COVERING INDEX {index}" if dialect == "sqlite" else f"Index Only Scan Backward using {index}") in plan, plan
 
 
 async def test_finds_what_the_conditions_of_single_rows_find(make: DataFactory) -> None:
