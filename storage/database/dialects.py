@@ -75,6 +75,23 @@ class _IgnoringCase(FunctionElement[bool]):
     inherit_cache = True
 
 
+class _ByDialect(FunctionElement[bool]):
+    """A condition for SQLite and one for PostgreSQL."""
+
+    name = "by_dialect"
+    type = Boolean()
+    inherit_cache = True
+
+    def self_group(self, against: Any = None) -> Any:
+        # Otherwise SQLAlchemy would compare it with 1 on SQLite, which then uses no index.
+        return self
+
+
+def by_dialect(*, sqlite: Any, postgresql: Any) -> ColumnElement[bool]:
+    """A condition that is written differently for the databases, each of which uses an index only for its own expression."""
+    return _ByDialect(sqlite, postgresql)
+
+
 def insert_into(dialect: str, table: Any) -> Any:
     """An INSERT that can have ON CONFLICT."""
     return (sqlite.insert if dialect == "sqlite" else postgresql.insert)(table)
@@ -149,6 +166,18 @@ def _glob_of_character(character: str) -> str:
 
 def _compile_clauses(element: Any, compiler: Any, settings: dict[str, Any]) -> list[str]:
     return [compiler.process(each, **settings) for each in element.clauses]
+
+
+@compiles(_ByDialect, "sqlite")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    condition, _ = element.clauses
+    return f"({compiler.process(condition, **settings)})"
+
+
+@compiles(_ByDialect, "postgresql")
+def _(element: Any, compiler: Any, **settings: Any) -> str:
+    _, condition = element.clauses
+    return f"({compiler.process(condition, **settings)})"
 
 
 @compiles(_Seconds, "sqlite")

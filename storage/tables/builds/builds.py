@@ -9,6 +9,7 @@ from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.dialects import by_dialect
 from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import Row, encrypted_text, foreign_key, long_text
 from storage.tables.builds.commit_statuses import IS_UNSUCCESSFUL, CheckStatus
@@ -122,9 +123,12 @@ def has_ref(names: Sequence[str | None]) -> Any:
     named: Any = col(Build.ref).in_([name for name in names if name is not None])
     if None not in names:
         return named
-    default = select(col(Project.default_branch)).where(col(Project.id) == col(Build.project_id)).correlate(Build).scalar_subquery()
-    is_default = col(Build.ref) == default
-    return or_(named, is_default) if any(name is not None for name in names) else is_default
+    of_project = select(col(Project.default_branch)).where(col(Project.id) == col(Build.project_id)).correlate(Build)
+    is_default = col(Build.ref) == of_project.scalar_subquery()
+    if any(name is not None for name in names):
+        return or_(named, is_default)
+    # Each finds the builds by the index of branches, but only on its database.
+    return by_dialect(sqlite=is_default, postgresql=of_project.where(col(Project.default_branch) == col(Build.ref)).exists())
 
 
 def for_update(build_id: int) -> Select[Build]:

@@ -1,5 +1,6 @@
 """The conditions of lists that few rows meet: each reads rows of an index, however many users, groups and projects there are."""
 
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +49,16 @@ STATEMENTS: dict[str, tuple[str, Any]] = {
             in_allowed_projects(tables.Build, Action.READ_BUILD, SqlViewer(7, is_admin=False)),
         ),
     ),
+    "builds of a default branch": (
+        "builds",
+        page(
+            tables.Build,
+            Order(tables.Build.id, descending=True),
+            col(tables.Build.project_id) == 7,
+            builds.is_current(),
+            builds.has_ref([None]),
+        ),
+    ),
     "a user by name": ("users", users.by_username("USER7")),
     "users by names": ("users", users.names_of(["USER7", "nobody"])),
 }
@@ -70,10 +81,9 @@ async def filled(make: DataFactory) -> Database:
         await session.execute(insert(tables.Namespace), rows)
         projects = [{"id": row["id"], "namespace_id": row["id"], "name": "x", "path": "x", "path_key": "x"} for row in rows]
         await session.execute(insert(tables.Project), projects)
-        build = {"project_id": 1, "sha": "a" * 40, "ref": "master", "name": "test"}
-        await session.execute(
-            insert(tables.Build), [{**build, "user_id": number // 4 % 100 + 1, "project_id": number} for number in ids[::4]]
-        )
+        build = {"sha": "a" * 40, "name": "test"}
+        built = [{**build, "user_id": at % 100 + 1, "project_id": at if at % 2 else 7, "ref": f"branch{at}"} for at in range(1, ROWS // 4)]
+        await session.execute(insert(tables.Build), built)
         joined = [{"group_id": ROWS + number, "user_id": number, "access_level": 50} for number in ids]
         await session.execute(insert(tables.GroupMember), joined)
         await session.execute(text("ANALYZE"))
@@ -86,6 +96,9 @@ async def test_no_plan_reads_all_rows(dialect: str, filled: Database) -> None:
         plan = await plan_of(filled, statement, None)
         assert table in plan, name
         assert (f"SCAN {table}" if dialect == "sqlite" else f"Seq Scan on {table}") not in plan, (name, plan)
+        if name == "builds of a default branch":
+            condition = "project_id=? AND ref=?" if dialect == "sqlite" else "Index Cond.* = .projects.default_branch"
+            assert re.search(condition.replace("?", "[?]"), plan), plan
     # Builds that the viewer does not see are passed over without reading their rows.
     _, builds_of_user = STATEMENTS["builds of a user"]
     plan = await plan_of(filled, builds_of_user.with_only_columns(col(tables.Build.id)), None)
