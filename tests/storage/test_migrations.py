@@ -28,6 +28,7 @@ from storage.database.engine import Database, Timestamp, enum_type
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import Build, CheckStatus, IssueState, Namespace, NamespaceKind, Project, User, metadata
+from tests.support.database import migrated_databases
 from tests.support.reliability_promises import promise, scaled_count
 
 NewDatabase = Callable[[], str]
@@ -218,7 +219,7 @@ class TestRevisions:
         assert await run_on(url, differences) == [], 'run scripts/migration "what changed"'
 
     async def test_match_a_fresh_database(self, new_database: NewDatabase) -> None:
-        await upgrade(migrated := new_database())
+        await asyncio.to_thread(migrated_databases.upgrade, migrated := new_database())
         await run_on(fresh := new_database(), metadata.create_all)
 
         assert await run_on(migrated, schema_shape) == await run_on(fresh, schema_shape), 'run scripts/migration "what changed"'
@@ -276,7 +277,7 @@ class TestUpgrade:
         figure(f"{KILLS} kills over {total} statements: nothing was left by any, the next start completed")
 
     async def test_rejects_a_database_of_a_newer_program(self, new_database: NewDatabase) -> None:
-        await upgrade(url := new_database())
+        await asyncio.to_thread(migrated_databases.upgrade, url := new_database())
         await run_on(url, lambda connection: connection.execute(text("UPDATE alembic_version SET version_num = '9999'")))
         await run_on(url, lambda connection: connection.execute(text("UPDATE schema_compatibility SET oldest_revision = '9998'")))
 

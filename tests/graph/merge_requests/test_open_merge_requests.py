@@ -4,7 +4,7 @@ however many are closed, and have successful checks."""
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text, true
+from sqlalchemy import case, select, text, true
 
 from storage import tables
 from storage.database.engine import Database
@@ -13,6 +13,7 @@ from storage.tables import CheckStatus, MergeRequestState
 from storage.tables.merge_requests import merge_request_branches as branched
 from storage.tables.merge_requests import merge_requests
 from tests.make import DataFactory
+from tests.support.database.many_rows import insert_numbered, numbered
 
 ROWS = 3_000
 STATEMENTS: dict[str, tuple[Any, dict[str, Any] | None]] = {
@@ -32,23 +33,19 @@ async def filled(make: DataFactory) -> Database:
     """A database with many closed merge requests between different branches, whose heads have successful checks."""
     project, database = await make.project(), make.services.database
     one = {"project_id": project.id, "source_project_id": project.id, "author_id": project.creator_id, "title": "x"}
-    rows = [
-        {
-            **one,
-            "iid": number,
-            "source_branch": f"branch{number}",
-            "target_branch": f"release{number % 100}",
-            "state": state,
-            "head_oid": f"{number:040}",
-        }
-        for number, state in enumerate([MergeRequestState.CLOSED, MergeRequestState.MERGED] * (ROWS // 2), 1)
-    ]
+
+    def closed(number: Any) -> dict[str, Any]:
+        states = case((number % 2 == 0, MergeRequestState.MERGED), else_=MergeRequestState.CLOSED)
+        branches = {"source_branch": numbered("branch", number), "target_branch": numbered("release", number % 100)}
+        return {**one, "iid": number, **branches, "state": states, "head_oid": numbered("", number)}
+
+    def passed(number: Any) -> dict[str, Any]:
+        return {"project_id": project.id, "ref": "master", "name": "test", "status": CheckStatus.SUCCESS, "sha": numbered("", number)}
+
     async with database.write_session() as session:
-        await session.execute(insert(tables.MergeRequest), rows)
-        check = {"project_id": project.id, "ref": "master", "name": "test", "status": CheckStatus.SUCCESS}
-        checks = [{**check, "sha": row["head_oid"]} for row in rows]
-        await session.execute(insert(tables.Build), checks)
-        await session.execute(insert(tables.CommitStatus), checks)
+        await insert_numbered(session, tables.MergeRequest, ROWS, closed)
+        await insert_numbered(session, tables.Build, ROWS, passed)
+        await insert_numbered(session, tables.CommitStatus, ROWS, passed)
         await session.execute(text("ANALYZE"))
         await session.commit()
     return database

@@ -1,10 +1,11 @@
 """The conditions of lists that few rows meet: each reads rows of an index, however many users, groups and projects there are."""
 
 import re
+from functools import partial
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import case, select, text
 from sqlmodel import col
 
 from graph.fields.keyset_listing import Order
@@ -18,6 +19,7 @@ from storage.tables.builds import builds, runners
 from storage.tables.projects import stars
 from tests.graph.merge_requests.test_open_merge_requests import plan_of
 from tests.make import DataFactory
+from tests.support.database.many_rows import insert_numbered, numbered
 
 ROWS = 8_000
 """With fewer, PostgreSQL reads the whole table of users, which is cheaper then."""
@@ -67,25 +69,30 @@ STATEMENTS: dict[str, tuple[str, Any]] = {
 @pytest.fixture
 async def filled(make: DataFactory) -> Database:
     """A database with many users, each with a personal project and a group of a project."""
-    database, ids = make.services.database, range(1, ROWS + 1)
-    paths = [(NamespaceKind.USER, f"user{number}", number) for number in ids] + [
-        (NamespaceKind.GROUP, f"group{number}", None) for number in ids
-    ]
+    database = make.services.database
+
+    def person(number: Any) -> dict[str, Any]:
+        return {"id": number, "username": numbered("User", number), "name": "x", "email": numbered("x@", number)}
+
+    def namespace(kind: NamespaceKind, number: Any) -> dict[str, Any]:
+        is_group = kind is NamespaceKind.GROUP
+        path = numbered(kind.value, number)
+        columns = {"id": number + ROWS * is_group, "kind": kind, "name": "x", "path": path, "path_key": path}
+        return columns if is_group else {**columns, "owner_id": number}
+
+    def built(number: Any) -> dict[str, Any]:
+        place = {"user_id": number % 100 + 1, "project_id": case((number % 2 == 1, number), else_=7), "ref": numbered("branch", number)}
+        return {**place, "sha": "a" * 40, "name": "test"}
+
     async with database.write_session() as session:
-        people = [{"id": number, "username": f"User{number}", "name": "x", "email": f"{number}@example.org"} for number in ids]
-        await session.execute(insert(tables.User), people)
-        rows = [
-            {"id": at, "kind": kind, "name": "x", "path": path, "path_key": path, "owner_id": owner}
-            for at, (kind, path, owner) in enumerate(paths, 1)
-        ]
-        await session.execute(insert(tables.Namespace), rows)
-        projects = [{"id": row["id"], "namespace_id": row["id"], "name": "x", "path": "x", "path_key": "x"} for row in rows]
-        await session.execute(insert(tables.Project), projects)
-        build = {"sha": "a" * 40, "name": "test"}
-        built = [{**build, "user_id": at % 100 + 1, "project_id": at if at % 2 else 7, "ref": f"branch{at}"} for at in range(1, ROWS // 4)]
-        await session.execute(insert(tables.Build), built)
-        joined = [{"group_id": ROWS + number, "user_id": number, "access_level": 50} for number in ids]
-        await session.execute(insert(tables.GroupMember), joined)
+        await insert_numbered(session, tables.User, ROWS, person)
+        for kind in (NamespaceKind.USER, NamespaceKind.GROUP):
+            await insert_numbered(session, tables.Namespace, ROWS, partial(namespace, kind))
+        project = {"name": "x", "path": "x", "path_key": "x"}
+        await insert_numbered(session, tables.Project, 2 * ROWS, lambda number: {"id": number, "namespace_id": number, **project})
+        await insert_numbered(session, tables.Build, ROWS // 4, built)
+        joined = {"access_level": 50}
+        await insert_numbered(session, tables.GroupMember, ROWS, lambda number: {"group_id": number + ROWS, "user_id": number, **joined})
         await session.execute(text("ANALYZE"))
         await session.commit()
     return database
