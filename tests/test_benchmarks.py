@@ -217,11 +217,18 @@ class TestMixedLoad:
         folder, data = seeded
         question = write_questions.graph_questions(data)["mixed"]
         assert question.reads is not None
-        before = (await count_written(f"sqlite:///{folder / 'forgefront.db'}"))["notes"]
+        database = f"sqlite:///{folder / 'forgefront.db'}"
+        for seconds in (0.5, 8.0):
+            before = (await count_written(database))["notes"]
+            try:
+                found = await asyncio.to_thread(run_mixed_load, service, question.requests, question.reads, seconds, 4)
+            except load.NoAnswersError:
+                continue
+            # The kernel counts hundredths, of which a busy machine may leave the server less than one in the first time.
+            if found.cpu_ms > 0:
+                break
 
-        found = await asyncio.to_thread(run_mixed_load, service, question.requests, question.reads, 0.5, 4)
-
-        written = (await count_written(f"sqlite:///{folder / 'forgefront.db'}"))["notes"] - before
+        written = (await count_written(database))["notes"] - before
         assert found.requests // 10 - 4 <= written <= found.requests // 10 + 4
         assert found.per_second > 1
         assert 0 < found.p50_ms <= found.p99_ms
