@@ -171,7 +171,8 @@ class TestWriteFile:
         assert await read(services, project, "ls-tree", "--name-only", "odd") == "x"
 
     async def test_size_is_limited(self, any_api: Api, services: Services, project: tables.Project, people: dict[str, tables.User]) -> None:
-        limit = services.max_file_bytes
+        limit = 2**20
+        object.__setattr__(services, "max_file_bytes", limit)
         largest = base64.b64encode(b"\xff" * limit).decode()
         response = await any_api.post(path_of(project), people["developer"], **change("large", largest, encoding="base64"))
         assert response.status_code == 201
