@@ -663,7 +663,7 @@ class TestLimits:
         await reader.read(100_000)
         assert forge.processes() != []
         writer.transport.abort()
-        await wait_until(lambda: forge.processes() == [], 5)
+        await wait_until(lambda: forge.processes() == [])
         await wait_until(lambda: forge.transport.fetching.running == 0)
 
     async def test_a_client_killed_in_the_middle_of_a_push(
@@ -681,7 +681,7 @@ class TestLimits:
         await wait_until(lambda: forge.leftovers(project) != [])
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        await wait_until(lambda: forge.processes() == [], 5)
+        await wait_until(lambda: forge.processes() == [])
         await wait_until(lambda: forge.transport.pushing.running == 0)
         assert forge.leftovers(project) == []
         assert forge.refs(project) == before
