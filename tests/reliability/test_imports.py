@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import select
 
 from forgefront.config import Config
+from graph.rules.projects.last_activity import record_last_activities
 from storage import tables
 from tests.forgefront.importing.test_instances import compare, count_importable_rows, count_rows, create_instance, is_known
 from tests.make import DataFactory, token_of
@@ -59,6 +60,8 @@ async def test_killed_runs_are_continued(
         while await anext(source.writes, "ended") != "ended":
             pass
         source.writes = None
+        # Else its job might do it after the project was read.
+        await record_last_activities(make.services)
         process = start(address)
         output, errors = await asyncio.to_thread(process.communicate)
         assert process.returncode in (0, 3), errors.decode()
