@@ -219,7 +219,7 @@ class TestRevisions:
         assert await run_on(url, differences) == [], 'run scripts/migration "what changed"'
 
     async def test_match_a_fresh_database(self, new_database: NewDatabase) -> None:
-        await asyncio.to_thread(migrated_databases.upgrade, migrated := new_database())
+        await upgrade(migrated := new_database())
         await run_on(fresh := new_database(), metadata.create_all)
 
         assert await run_on(migrated, schema_shape) == await run_on(fresh, schema_shape), 'run scripts/migration "what changed"'
