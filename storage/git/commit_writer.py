@@ -4,10 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from pygit2 import GitError, Index, IndexEntry
 from pygit2.enums import FileMode, ObjectType
 
+from storage.git.object_writes import write_object
 from storage.git.repository import Repository
 
 _INVALID_CHARACTERS = re.compile(r"[\0-\x1f<>\x7f]+")
@@ -47,8 +49,9 @@ def write_commit(repository: Repository, parent: str | None, files: Mapping[str,
         for path, content in files.items():
             if path.startswith("/"):
                 raise GitError(path)
-            index.add(IndexEntry(path, repository.handle.create_blob(content), FileMode.BLOB))
-        tree = index.write_tree(repository.handle)
+            blob = write_object(partial(repository.handle.create_blob, content))
+            index.add(IndexEntry(path, blob, FileMode.BLOB))
+        tree = write_object(partial(index.write_tree, repository.handle))
     except GitError as error:
         raise ValueError(f"invalid path in a tree: {error}") from error
     return write_commit_of_tree(repository, [parent] if parent is not None else [], str(tree), message, author)
@@ -66,5 +69,5 @@ def write_commit_of_tree(
     people = (f"author {author.format()}", f"committer {(committer or author).format()}")
     body = message.replace("\0", "").strip("\n") + "\n"
     lines = (f"tree {tree}", *(f"parent {each}" for each in parents), *people, "", body)
-    # libgit2 syncs its writes to disk: see the settings in repository.py.
-    return str(repository.handle.odb.write(ObjectType.COMMIT, "\n".join(lines).encode("utf-8", "replace")))
+    data = "\n".join(lines).encode("utf-8", "replace")
+    return str(write_object(partial(repository.handle.odb.write, ObjectType.COMMIT, data)))

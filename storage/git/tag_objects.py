@@ -1,8 +1,11 @@
 """Annotated tags: objects that name another object, with a message."""
 
+from functools import partial
+
 from pygit2.enums import ObjectType
 
 from storage.git.commit_writer import CommitSignature
+from storage.git.object_writes import write_object
 from storage.git.repository import Repository
 
 MAX_MESSAGE_BYTES = 1_000_000
@@ -22,4 +25,5 @@ def write_tag(repository: Repository, commit: str, name: str, message: str, tagg
     """Writes the object of an annotated tag of a commit, synced to disk, and returns its id. No ref moves."""
     body = message.strip("\n") + "\n"
     lines = (f"object {commit}", "type commit", f"tag {name}", f"tagger {tagger.format()}", "", body)
-    return str(repository.handle.odb.write(ObjectType.TAG, "\n".join(lines).encode("utf-8", "replace")))
+    data = "\n".join(lines).encode("utf-8", "replace")
+    return str(write_object(partial(repository.handle.odb.write, ObjectType.TAG, data)))

@@ -7,10 +7,12 @@ it) are invalid.
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pygit2
 from pygit2.enums import FileMode, ObjectType
 
+from storage.git.object_writes import write_object
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.tree_objects import EMPTY_TREE, MAX_NAME_BYTES, ObjectKind, TreeReader, TreeRow, find_row
 from storage.git.trees import MAX_DEPTH
@@ -63,7 +65,7 @@ def write_tree(repository: Repository, commit: str | None, changes: Sequence[Tre
     tree = EMPTY_TREE if commit is None else repository.tree_of(commit)
     try:
         for change in changes:
-            blob = str(handle.create_blob(change.content)) if change.content is not None else None
+            blob = str(write_object(partial(handle.create_blob, change.content))) if change.content is not None else None
             tree = _rewrite(handle, trees, tree, change.path.split("/"), blob, change.mode or "100644") or _write(handle, ())
     except pygit2.GitError as error:
         raise DamagedRepository(f"{repository.path}: {error}") from error
@@ -92,4 +94,4 @@ def _rewrite(handle: pygit2.Repository, trees: TreeReader, tree: str, names: Seq
 
 def _write(handle: pygit2.Repository, rows: Iterable[TreeRow]) -> str:
     data = b"".join(b"%s %s\0%s" % (row.mode, row.name, bytes.fromhex(row.oid)) for row in sorted(rows, key=lambda row: row.key))
-    return str(handle.write(ObjectType.TREE, data))
+    return str(write_object(partial(handle.write, ObjectType.TREE, data)))
