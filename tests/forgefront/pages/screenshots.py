@@ -102,7 +102,10 @@ async def take_screenshots(folder: Path | None) -> None:
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="forgefront-screenshots-") as scratch:
         projects = (*PROJECTS, storefront())
-        async with run_demo_server(Path(scratch, "data"), projects) as forge, open_chromium(Path(scratch, "profile")) as page:
+        async with (
+            run_demo_server(Path(scratch, "data"), projects, warm_up=False) as forge,
+            open_chromium(Path(scratch, "profile")) as page,
+        ):
             stops = await create_tour(forge)
             await page.set_viewport(*DESKTOP_SIZE)
             await sign_in(page, forge, "ada")
