@@ -160,8 +160,9 @@ _POSTGRES_MERGE = (
 _POSTGRES_FORGET = (
     "CREATE FUNCTION forget_row_counts() RETURNS trigger LANGUAGE plpgsql AS $$"
     " BEGIN DELETE FROM row_counts WHERE project_id = OLD.id; RETURN NULL; END $$",
-    # The triggers of a table fire in the order of their names, those of cascades first.
-    "CREATE TRIGGER forget_row_counts AFTER DELETE ON projects FOR EACH ROW EXECUTE FUNCTION forget_row_counts()",
+    # At the end of the transaction: the triggers of rows that a cascade deletes fire after those of the project.
+    "CREATE CONSTRAINT TRIGGER forget_row_counts AFTER DELETE ON projects DEFERRABLE INITIALLY DEFERRED"
+    " FOR EACH ROW EXECUTE FUNCTION forget_row_counts()",
 )
 
 

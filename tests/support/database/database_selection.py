@@ -22,6 +22,7 @@ BOTH_DATABASES = (
     "tests/storage/database/",
     "tests/storage/dump/",
     "tests/storage/test_migrations.py",
+    "tests/storage/test_row_counts.py",
     "tests/storage/test_tables.py",
     "tests/test_databases.py",
     "tests/test_locks.py",
