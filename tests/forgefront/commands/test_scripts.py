@@ -215,12 +215,9 @@ class TestCheckScript:
         assert checkout.run("scripts/check", "--reliability", "R4,R12").returncode == 0
         assert checkout.logged_calls()[-1] == "python -m pytest -m promise(name='R4') or promise(name='R12') tests/test_kills.py"
 
-    def test_complete_runs_the_tests_that_draw_a_part(self, checkout: Checkout) -> None:
-        (checkout.folder / "tests").mkdir()
-        for name, text in (("draws", "from tests.support.database.database_selection import share_of_draws"), ("others", "import os")):
-            (checkout.folder / "tests" / f"test_{name}.py").write_text(text)
+    def test_complete_runs_all_tests(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/check", "--complete").returncode == 0
-        assert checkout.logged_calls()[-1].endswith("--dist loadfile tests/test_draws.py")
+        assert checkout.logged_calls()[-1].endswith("--dist loadfile --no-loadscope-reorder")
 
     def test_restore_runs_the_drill(self, checkout: Checkout) -> None:
         assert checkout.run("scripts/check", "--restore").returncode == 0
