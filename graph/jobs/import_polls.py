@@ -1,10 +1,12 @@
-"""Whether an import waits for a process to run it."""
+"""What imports in the background share: whether one waits for a process to run it, and how one fails that nobody foresaw."""
 
 from typing import Any
 
 from graph.context import Context, Services
 from graph.operations.transaction import session_for
 from storage.tables import imports
+
+UNEXPECTED_MESSAGE = "The service failed; its log has the reason."
 
 
 async def has_unleased_import(services: Services, table: type[Any]) -> bool:

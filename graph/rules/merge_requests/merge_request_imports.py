@@ -17,7 +17,7 @@ import structlog
 
 from graph.context import Context, Services
 from graph.jobs import lease_renewal
-from graph.jobs.import_polls import has_unleased_import
+from graph.jobs.import_polls import UNEXPECTED_MESSAGE, has_unleased_import
 from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
@@ -84,7 +84,7 @@ async def run_pending(services: Services) -> None:
                 raise
             # It would fail in the same way each time that its lease expires.
             log.error("import failed", project_id=job.project_id, exc_info=error)
-            await _mark_failed(services, job, "The service failed; its log has the reason.")
+            await _mark_failed(services, job, UNEXPECTED_MESSAGE)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from graph.context import Context, Services
 from graph.errors import Invalid
 from graph.events.address_guard import ForbiddenAddress, HookUrl, UnresolvableHost, port_of
 from graph.jobs import lease_renewal
-from graph.jobs.import_polls import has_unleased_import
+from graph.jobs.import_polls import UNEXPECTED_MESSAGE, has_unleased_import
 from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.events import hooks
@@ -45,7 +45,6 @@ REPORT_SECONDS = 2.0
 """Seconds between two reports of the progress, which also renew the lease."""
 POLL_SECONDS = 20.0
 MAX_ERROR_CHARACTERS = 500
-UNEXPECTED_MESSAGE = "The service failed; its log has the reason."
 
 log = structlog.get_logger("graph")
 

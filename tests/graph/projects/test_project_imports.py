@@ -16,6 +16,7 @@ from benchmarks.peers.git_http_backend import CgiHandler
 from graph.context import Services
 from graph.events.address_guard import AddressGuard
 from graph.git_access import GitAccess
+from graph.jobs.import_polls import UNEXPECTED_MESSAGE
 from graph.jobs.lease_renewal import LeaseLost
 from graph.operations.execution import Graph
 from graph.rules.git import ref_updates
@@ -238,7 +239,7 @@ class TestImport:
         key = await create(ask, user, "http://code.invalid/open.git")
         await project_imports.run_pending(open_services)
         state = (await read_import(ask, user, key))["repositoryImport"]
-        assert (state["state"], state["error"]) == ("FAILED", project_imports.UNEXPECTED_MESSAGE)
+        assert (state["state"], state["error"]) == ("FAILED", UNEXPECTED_MESSAGE)
 
     async def test_that_fails_waits_for_the_one_beside_it(self, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         """Otherwise those that begin after the failure would run beside it."""
