@@ -4,7 +4,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Self, TypeVar
 
-from sqlalchemy import Column, ColumnCollection, ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select
+from sqlalchemy import Column, ColumnCollection, ColumnElement, ForeignKey, Integer, Select, Text, bindparam, exists, select, text
 from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
@@ -87,6 +87,11 @@ def foreign_key(target: str, *, on_delete: str = "CASCADE", optional: bool = Fal
     """A foreign key column, as `foreign_key("users.id")`."""
     settings: dict[str, Any] = {"default": None} if optional else {}
     return Field(**settings, sa_type=Integer, sa_column_args=[ForeignKey(target, ondelete=on_delete)], nullable=optional, index=index)
+
+
+def partial_index(condition: str) -> dict[str, Any]:
+    """The arguments that make an `Index` one of the rows that meet a condition, which is the same SQL on both databases."""
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 def long_text(*, optional: bool = False) -> Any:

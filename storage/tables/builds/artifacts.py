@@ -3,17 +3,14 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, delete, func, or_, select, text, union_all
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, delete, func, or_, select, union_all
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp
-from storage.tables.base import Row, foreign_key
+from storage.tables.base import Row, foreign_key, partial_index
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import FINISHED
-
-_LATER = text("start > 0")
-_EXPIRING = text("expires_at IS NOT NULL")
 
 
 class Artifact(Row, table=True):
@@ -24,7 +21,7 @@ class Artifact(Row, table=True):
 
     __tablename__ = "artifacts"
     __table_args__: Any = (
-        Index("ix_artifacts_expires_at", "expires_at", sqlite_where=_EXPIRING, postgresql_where=_EXPIRING),
+        Index("ix_artifacts_expires_at", "expires_at", **partial_index("expires_at IS NOT NULL")),
         {"sqlite_autoincrement": True},
     )
 
@@ -43,7 +40,7 @@ class TracePart(Row, table=True):
     __tablename__ = "trace_parts"
     __table_args__: Any = (
         UniqueConstraint("build_id", "start"),
-        Index("ix_trace_parts_build_id_later", "build_id", sqlite_where=_LATER, postgresql_where=_LATER),
+        Index("ix_trace_parts_build_id_later", "build_id", **partial_index("start > 0")),
         {"sqlite_autoincrement": True},
     )
 

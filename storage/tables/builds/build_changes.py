@@ -11,9 +11,8 @@ from sqlalchemy import BigInteger, Connection, Index, Select, TextClause, event,
 from sqlmodel import Field, col
 
 from storage.database.engine import metadata
-from storage.tables.base import Row
+from storage.tables.base import Row, partial_index
 
-_ON_POSTGRESQL = text("transaction_id IS NOT NULL")
 MAX_LOGGED = 500_000
 """Number of rows that are retained. A copy that is older is rebuilt."""
 MAX_PRUNED = 50_000
@@ -39,7 +38,7 @@ class BuildChange(Row, table=True):
 
     __tablename__ = "build_changes"
     __table_args__: Any = (
-        Index("ix_build_changes_transaction_id", "transaction_id", sqlite_where=_ON_POSTGRESQL, postgresql_where=_ON_POSTGRESQL),
+        Index("ix_build_changes_transaction_id", "transaction_id", **partial_index("transaction_id IS NOT NULL")),
         {"sqlite_autoincrement": True},
     )
 

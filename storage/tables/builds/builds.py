@@ -5,13 +5,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select, text
+from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.dialects import by_dialect
 from storage.database.engine import Timestamp, enum_type
-from storage.tables.base import Row, encrypted_text, foreign_key, long_text
+from storage.tables.base import Row, encrypted_text, foreign_key, long_text, partial_index
 from storage.tables.builds.commit_statuses import IS_UNSUCCESSFUL, CheckStatus
 from storage.tables.projects.projects import Project
 
@@ -27,10 +27,6 @@ class RunWhen(StrEnum):
 
 _WAITING = "status = 'pending' AND queue IS NOT NULL"
 _CURRENT = "current_id IS NULL"
-
-
-def _partial_index(condition: str) -> dict[str, Any]:
-    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
 
 
 class Build(Row, table=True):
@@ -50,22 +46,22 @@ class Build(Row, table=True):
 
     __tablename__ = "builds"
     __table_args__: Any = (
-        Index("ix_builds_project_id_id", "project_id", "id", **_partial_index(_CURRENT)),
-        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **_partial_index(_CURRENT)),
-        Index("ix_builds_project_id_ref_id", "project_id", "ref", "id", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_id", "project_id", "id", **partial_index(_CURRENT)),
+        Index("ix_builds_project_id_status_id", "project_id", "status", "id", **partial_index(_CURRENT)),
+        Index("ix_builds_project_id_ref_id", "project_id", "ref", "id", **partial_index(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
         Index(
-            "ix_builds_unsuccessful", "project_id", "sha", "status", "allow_failure", **_partial_index(f"{_CURRENT} AND {IS_UNSUCCESSFUL}")
+            "ix_builds_unsuccessful", "project_id", "sha", "status", "allow_failure", **partial_index(f"{_CURRENT} AND {IS_UNSUCCESSFUL}")
         ),
-        Index("ix_builds_project_id_created_at", "project_id", "created_at", **_partial_index(_CURRENT)),
+        Index("ix_builds_project_id_created_at", "project_id", "created_at", **partial_index(_CURRENT)),
         Index("ix_builds_project_id_finished_at", "project_id", "finished_at"),
         # It has the columns of the usual conditions, so that the rows of builds which the viewer may not see are not read.
         Index("ix_builds_user_id_id_project_id", "user_id", "id", "project_id", "status", "current_id"),
         # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
-        Index("ix_builds_current_id", "current_id", "attempt", **_partial_index("current_id IS NOT NULL")),
-        Index("ix_builds_queue_id", "queue", "id", **_partial_index(_WAITING)),
-        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **_partial_index(_WAITING)),
-        Index("ix_builds_lease_until", "lease_until", **_partial_index("status = 'running' AND lease_until IS NOT NULL")),
+        Index("ix_builds_current_id", "current_id", "attempt", **partial_index("current_id IS NOT NULL")),
+        Index("ix_builds_queue_id", "queue", "id", **partial_index(_WAITING)),
+        Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **partial_index(_WAITING)),
+        Index("ix_builds_lease_until", "lease_until", **partial_index("status = 'running' AND lease_until IS NOT NULL")),
         {"sqlite_autoincrement": True},
     )
 

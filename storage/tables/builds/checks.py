@@ -7,7 +7,7 @@ from sqlalchemy import Integer, Select, and_, bindparam, func, literal, null, se
 from sqlmodel import col
 
 from storage.database.statements.statement_cache import mark_constant
-from storage.tables.builds.builds import Build, is_check
+from storage.tables.builds.builds import Build, is_check, is_current
 from storage.tables.builds.commit_statuses import CommitStatus
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
@@ -68,7 +68,7 @@ def _newest_and_summaries(is_single_project: bool) -> Select[Any]:
 def _select_newest(is_single_project: bool) -> list[Any]:
     """The SELECTs of (kind, CHECK_COLUMNS, coverage) of the newest builds and commit statuses, without the long columns of their rows."""
     tables: list[tuple[Any, Any, list[Any]]] = [
-        (Build, col(Build.coverage), [col(Build.current_id).is_(None), is_check()]),
+        (Build, col(Build.coverage), [is_current(), is_check()]),
         (CommitStatus, null(), []),
     ]
     found = []

@@ -4,12 +4,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Index, Select, func, select, text
+from sqlalchemy import Index, Select, func, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp, enum_type
-from storage.tables.base import Row, foreign_key, long_text
+from storage.tables.base import Row, foreign_key, long_text, partial_index
 from storage.tables.git.commits import CommitsByProject, of_commits
 
 
@@ -48,8 +48,7 @@ class CommitStatus(Row, table=True):
             "sha",
             "status",
             "allow_failure",
-            sqlite_where=text(IS_UNSUCCESSFUL),
-            postgresql_where=text(IS_UNSUCCESSFUL),
+            **partial_index(IS_UNSUCCESSFUL),
         ),
         {"sqlite_autoincrement": True},
     )

@@ -4,16 +4,14 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Index, Select, select, text
+from sqlalchemy import JSON, Index, Select, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.engine import Timestamp
-from storage.tables.base import Row, foreign_key, long_text
+from storage.tables.base import Row, foreign_key, long_text, partial_index
 from storage.tables.builds.builds import Build, is_current
 from storage.tables.builds.commit_statuses import CheckStatus
-
-_PUSHED = text("trigger_request_id IS NULL")
 
 
 class Pipeline(Row, table=True):
@@ -28,7 +26,7 @@ class Pipeline(Row, table=True):
 
     __tablename__ = "pipelines"
     __table_args__: Any = (
-        Index("uq_pipelines_pushed", "project_id", "sha", "ref", "tag", unique=True, sqlite_where=_PUSHED, postgresql_where=_PUSHED),
+        Index("uq_pipelines_pushed", "project_id", "sha", "ref", "tag", unique=True, **partial_index("trigger_request_id IS NULL")),
         Index("ix_pipelines_project_id_sha_ref", "project_id", "sha", "ref"),
         Index("ix_pipelines_project_id_id", "project_id", "id"),
         {"sqlite_autoincrement": True},

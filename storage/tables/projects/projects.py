@@ -22,7 +22,6 @@ from sqlalchemy import (
     literal,
     or_,
     select,
-    text,
     update,
 )
 from sqlmodel import Field, col
@@ -32,7 +31,7 @@ from storage.database.dialects import advisory_lock, contains_ignoring_case
 from storage.database.engine import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
-from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text
+from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text, partial_index
 
 
 class Visibility(IntEnum):
@@ -41,9 +40,6 @@ class Visibility(IntEnum):
     PRIVATE = 0
     INTERNAL = 1
     PUBLIC = 2
-
-
-_IS_FORK = text("forked_from_id IS NOT NULL")
 
 
 class Project(TimestampedRow, table=True):
@@ -60,7 +56,7 @@ class Project(TimestampedRow, table=True):
         UniqueConstraint("namespace_id", "path_key"),
         Index("ix_projects_namespace_id_visibility_level", "namespace_id", "visibility_level"),
         # Without the projects that are no forks: SQLite would take the many nulls for many forks of each project, and read the table.
-        Index("ix_projects_forked_from_id", "forked_from_id", sqlite_where=_IS_FORK, postgresql_where=_IS_FORK),
+        Index("ix_projects_forked_from_id", "forked_from_id", **partial_index("forked_from_id IS NOT NULL")),
         {"sqlite_autoincrement": True},
     )
 
