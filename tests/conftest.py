@@ -7,6 +7,7 @@ import gc
 import os
 import ssl
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -14,6 +15,8 @@ from typing import Any
 import pytest
 import pytest_asyncio.plugin
 import structlog
+
+from tests.support.file_order import order_files
 
 
 def distributes_tests() -> bool:
@@ -45,48 +48,6 @@ pytest_plugins = [*REPORTS, *([] if distributes_tests() else FIXTURES)]
 # What is imported and collected stays, and is a million objects: looking through it again and again is a quarter of the suite's time.
 gc.disable()
 gc.set_threshold(50_000, 5, 400)
-
-
-SLOW_FILES = (
-    "tests/reliability/test_imports.py",
-    "tests/forgefront/importing/test_instances.py",
-    "tests/forgefront/commands/test_dump_buckets.py",
-    "tests/forgefront/hosts/test_rolling_upgrades.py",
-    "tests/graph/operations/test_hostile.py",
-    "tests/graph/planner/test_oracle.py",
-    "tests/reliability/test_dumps.py",
-    "tests/rest_v3/endpoint/test_hostile.py",
-    "tests/test_permissions.py",
-    "tests/storage/git/protocol/test_hostile_packs.py",
-    "tests/forgefront/server/test_server.py",
-    "tests/graph/operations/test_planted_data.py",
-    "tests/graph/runners/test_build_claims.py",
-    "tests/forgefront/git/test_git_http.py",
-    "tests/test_benchmarks.py",
-    "tests/forgefront/hosts/test_hosts.py",
-    "tests/forgefront/commands/test_demo.py",
-    "tests/forgefront/commands/test_serve.py",
-    "tests/graph/planner/test_plans.py",
-    "tests/forgefront/commands/test_check.py",
-    "tests/test_merge_races.py",
-    "tests/graph/planner/test_dashboards.py",
-    "tests/test_races.py",
-    "tests/forgefront/pages/test_pages.py",
-    "tests/forgefront/commands/test_restore.py",
-    "tests/storage/git/test_repository_cache.py",
-    "tests/forgefront/git/test_ssh.py",
-    "tests/storage/test_migrations.py",
-    "tests/forgefront/pages/test_work_pages.py",
-    "tests/forgefront/client/test_restarts.py",
-    "tests/forgefront/server/test_app.py",
-    "tests/rest_v3/interface/test_openapi_linters.py",
-    "tests/storage/git/test_diff.py",
-    "tests/graph/limits/test_loop_lag.py",
-    "tests/rest_v3/routes/test_merge_requests.py",
-    "tests/forgefront/client/test_legacy_client.py",
-    "tests/graph/planner/test_mutation_oracle.py",
-)
-"""Files of some seconds and more, the slowest first, so that no process is left alone with one of them at the end (scripts/test)."""
 
 
 MIN_TESTS_FOR_HUGE_PAGES = 1_000
@@ -165,8 +126,9 @@ def share_operations() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    order = {name: index for index, name in enumerate(SLOW_FILES)}
-    items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(SLOW_FILES)))
+    file_of = {item: item.nodeid.partition("::")[0] for item in items}
+    position = {file: index for index, file in enumerate(order_files(Counter(file_of.values())))}
+    items.sort(key=lambda item: position[file_of[item]])
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
