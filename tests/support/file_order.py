@@ -78,14 +78,14 @@ COMPUTING_FILES = {
 """Other files of more than some five seconds."""
 SECONDS_PER_TEST = 0.1
 """Of a file that is not listed: it computes."""
-LISTED = {**WAITING_FILES, **MIXED_FILES, **COMPUTING_FILES}
+LISTED_FILES = {**WAITING_FILES, **MIXED_FILES, **COMPUTING_FILES}
 WAITING_UNTIL = 0.85
 """The part of the run after which only files that compute are left: they are many and short, so that all processes end together."""
 
 
 def order_files(tests_per_file: Mapping[str, int]) -> list[str]:
     """The files in the order in which processes take them: those of each kind are spread over the run, the slowest first."""
-    seconds = {file: LISTED.get(file, tests * SECONDS_PER_TEST) for file, tests in tests_per_file.items()}
+    seconds = {file: LISTED_FILES.get(file, tests * SECONDS_PER_TEST) for file, tests in tests_per_file.items()}
     slowest_first = sorted(seconds, key=lambda file: -seconds[file])
     starts = [
         start
