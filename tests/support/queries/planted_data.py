@@ -29,6 +29,8 @@ from tests.support.week_fixture import NOW
 from tests.support.zips import pack_files
 
 PLANTED_WORD = re.compile(r"zq\d{4}qz")
+SHOWN_ADDRESS = re.compile(r'"email":"zq\d{4}qz@example\.net"')
+"""The primary address of a user, which `User.email` shows on objects that the viewer sees. No other field shows it to others."""
 BUILD_TOKEN_FORMAT = "fb-{}-" + "x" * 20
 TRACKING_FEATURES = ("issues_enabled", "merge_requests_enabled")
 
@@ -64,6 +66,12 @@ READ_RIGHTS = {
 }
 SHARED_RIGHTS = {"proposed": ("code", "merge request")}
 """Values that several rights allow to read: who sees a merge request sees its commits and changes, as does anyone who may read code."""
+CHANGES_OF_PRIVATE_COLUMNS = (
+    "password_hash = 'x', blocked_by_directory = NOT blocked_by_directory, confirmed = NOT confirmed, theme_id = theme_id + 1,"
+    " color_scheme_id = color_scheme_id + 1, can_create_group = NOT can_create_group, projects_limit = 0,"
+    " two_factor_enabled = NOT two_factor_enabled, current_sign_in_at = created_at"
+)
+"""Of the columns of users that only the user and administrators read, those that hold no words."""
 
 
 @dataclass
@@ -111,6 +119,8 @@ class PlantedData:
         """
         make, owner = self.make, self.viewers["owner"]
         statements: list[tuple[str, int]] = []
+        if not viewer.admin and viewer.id != owner.id:
+            statements.append((f"UPDATE users SET {CHANGES_OF_PRIVATE_COLUMNS} WHERE id = :id", owner.id))
         for project in self.projects.values():
 
             def hides(noun: str, project: tables.Project = project) -> bool:
@@ -163,7 +173,7 @@ class PlantedData:
 
     def leaks(self, answer: str, viewer: tables.User | None) -> list[str]:
         """The values in a response that this viewer, or None for the token of the build, may not read."""
-        found = sorted(set(PLANTED_WORD.findall(answer)))
+        found = sorted(set(PLANTED_WORD.findall(SHOWN_ADDRESS.sub("", answer))))
         if viewer is None:
             return [self.words[word][0] for word in found if word not in self.build_words]
         return [self.words[word][0] for word in found if not self.words[word][1](viewer)]
@@ -211,7 +221,8 @@ async def _plant_users(world: PlantedData) -> None:
     def own(viewer: tables.User) -> bool:
         return viewer.admin or viewer.id == owner.id
 
-    owner.extern_uid = world.plant("id in a directory", own)
+    owner.extern_uid, owner.provider = world.plant("id in a directory", own), world.plant("directory", own)
+    owner.email = f"{world.plant('primary address', own)}@example.net"
     await make.save(
         owner,
         tables.SshKey(user_id=owner.id, title=world.plant("SSH key", own), key=ssh_key(1), fingerprint="f"),
