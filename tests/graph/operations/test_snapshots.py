@@ -12,6 +12,8 @@ from graph.operations.transaction import commit_and_notify
 from graph.rules.issues import issues
 from graph.rules.merge_requests import merge_requests, merging
 from graph.rules.snapshots import NOT_IN_SNAPSHOT, SNAPSHOTS, IssueSnapshot, MergeRequestSnapshot
+from graph.types.issues.issues import UpdateIssueInput
+from graph.types.merge_requests.merge_request_mutations import UpdateMergeRequestInput
 from storage import tables
 from storage.tables import IssueState, MergeRequestState, MergeStatus
 from tests.make import DataFactory
@@ -56,6 +58,15 @@ class TestColumns:
     def test_that_are_named_exist_and_are_named_once(self, table: Any) -> None:
         named = [*names_in(SNAPSHOTS[table]) - DERIVED, *reasons_of(table)]
         assert sorted(named) == sorted(table.model_fields)
+
+    @pytest.mark.parametrize(("table", "kind"), [(tables.Issue, UpdateIssueInput), (tables.MergeRequest, UpdateMergeRequestInput)])
+    def test_that_an_update_sets_are_in_the_snapshot(self, table: Any, kind: type) -> None:
+        """The rules set `updated_at` where the snapshots differ."""
+        fixed = NOT_IN_SNAPSHOT[table]["set when the row is created"].split()
+        settable = (names_in(kind) & set(table.model_fields)).difference(fixed)
+        assert {"title", "milestone_id"} <= settable
+        missing = sorted(settable - names_in(SNAPSHOTS[table]))
+        assert not missing, f"add {missing} to {SNAPSHOTS[table].__name__}: else a change of it does not move `updated_at`"
 
     def test_every_table_has_both(self) -> None:
         assert SNAPSHOTS.keys() == NOT_IN_SNAPSHOT.keys()
