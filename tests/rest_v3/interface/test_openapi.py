@@ -1,6 +1,7 @@
 """The OpenAPI document and the page that shows it."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -9,8 +10,12 @@ import pytest
 from rest_v3.api_docs.openapi import READING_FOLDER, build_document
 from rest_v3.profiles import PROFILES, apply_profile
 from rest_v3.routes import EXTRA_ROUTES, ROUTES
+from tests.rest_v3.support.response_shapes import ADMIN_SHAPES, SHAPES_OF_PROFILES
 from tests.rest_v3.support.sample_routes import SAMPLE_ROUTES
 from tests.support.api_clients import app_of_profile
+
+ANSWERS_OF_ANY_KEYS = ("GET /hooks/:id",)
+"""Rows whose body is a value of the scalar `JSON`."""
 
 
 @pytest.fixture
@@ -38,6 +43,15 @@ def answer_of(described: Any, path: str, method: str = "get", status: str = "200
     """The schema of an answer; of its entries where it is a list."""
     schema = described["paths"][path][method]["responses"][status]["content"]["application/json"]["schema"]
     return resolve(described, resolve(described, schema).get("items", schema))
+
+
+def key_sets(described: Any, schema: Any) -> Iterator[set[str]]:
+    """The keys of the objects that a schema allows; of the entries where it is a list."""
+    schema = resolve(described, schema)
+    for part in schema.get("anyOf", [schema["items"]] if "items" in schema else []):
+        yield from key_sets(described, part)
+    if "properties" in schema:
+        yield set(schema["properties"])
 
 
 class TestDocument:
@@ -129,6 +143,26 @@ class TestInterface:
         for path, methods in served["paths"].items():
             for call in methods.values():
                 assert [each["name"] for each in call["parameters"] if each["in"] == "path"] == re.findall(r"{(\w+)}", path)
+
+    @pytest.mark.parametrize("profile", PROFILES)
+    def test_answers_have_the_keys_of_the_closed_shapes(self, profile: str) -> None:
+        """Also of rows whose answers no test reads, as a list that is empty in all of them."""
+        endpoints, shapes = app_of_profile(profile).endpoints, SHAPES_OF_PROFILES[profile]
+        served = build_document(endpoints, "https://forge.example/api/v3")
+        calls = {re.sub(r"{\w+}", "{}", path): methods for path, methods in served["paths"].items()}
+        compared, differences = 0, []
+        for route in (endpoint.route for endpoint in endpoints):
+            names = (route.shape or "", ADMIN_SHAPES.get(route.shape or "", ""))
+            keys = [shapes[name].keys() for name in names if isinstance(shapes.get(name), dict)]
+            if not keys or route.call in ANSWERS_OF_ANY_KEYS:
+                continue
+            call = calls[re.sub(r":\w+", "{}", route.path)][route.method.lower()]
+            schema = call["responses"][str(route.success_status)]["content"]["application/json"]["schema"]
+            compared += 1
+            if not any(found in keys for found in key_sets(served, schema)):
+                differences.append(f"{route.call}: the operation does not select the keys of {route.shape} in response_shapes.py")
+        assert compared > 150
+        assert not differences, "\n".join(differences)
 
     @pytest.mark.parametrize(("profile", "first", "largest", "has_headers"), [("document", 1, 100, True), ("gitlab-8.5", 0, 10_000, False)])
     def test_pages_are_those_of_the_profile(self, profile: str, first: int, largest: int, has_headers: bool) -> None:
