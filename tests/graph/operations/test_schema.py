@@ -1,8 +1,12 @@
 """The schema as a contract: recorded in a file, described throughout, and compared with the last release."""
 
+import importlib
+import inspect
+import pkgutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from graphql import (
@@ -15,10 +19,14 @@ from graphql import (
     is_introspection_type,
     is_specified_scalar_type,
 )
+from strawberry.types.base import has_object_definition
+from strawberry.types.field import StrawberryField
+from strawberry.utils.str_converters import to_camel_case
 
+import graph.types
 from graph.compatibility import Severity, compare_schemas
 from graph.fields.enum_descriptions import DESCRIPTIONS
-from graph.schema import graphql_schema, print_schema
+from graph.schema import graphql_schema, print_schema, schema
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "schema.graphql"
@@ -49,6 +57,33 @@ def described_elements() -> Iterator[tuple[str, str | None]]:
 
 def test_everything_has_a_description() -> None:
     assert [name for name, text in described_elements() if not (text or "").strip()] == [], "give it a description"
+
+
+def declarations() -> Iterator[tuple[str, Any]]:
+    """(`module.name`, value) of everything that the modules of `graph/types` declare."""
+    for found in pkgutil.walk_packages(graph.types.__path__, "graph.types."):
+        for name, value in vars(importlib.import_module(found.name)).items():
+            if not inspect.isclass(value) or value.__module__ == found.name:
+                yield f"{found.name}.{name}", value
+
+
+def test_every_declared_type_is_in_the_schema() -> None:
+    """A class of fields too: as a base of a type."""
+    definitions = (getattr(each, "definition", None) for each in schema.schema_converter.type_map.values())
+    origins = [origin for each in definitions if inspect.isclass(origin := getattr(each, "origin", None))]
+    used = {base for origin in origins for base in origin.__mro__}
+    own = [(name, value) for name, value in declarations() if inspect.isclass(value) and has_object_definition(value)]
+    assert len(own) > 200
+    lost = [name for name, value in own if value not in used and not value.__strawberry_definition__.is_input]
+    assert lost == [], "make it a base of the type whose fields it has, or of Query or Mutation in graph/schema.py"
+
+
+def test_every_mutation_is_in_the_schema() -> None:
+    declared = {name: value for name, value in declarations() if isinstance(value, StrawberryField)}
+    assert len(declared) > 100 and graphql_schema.mutation_type is not None
+    names = {to_camel_case(name.rpartition(".")[2]): name for name in declared}
+    lost = [name for key, name in names.items() if key not in graphql_schema.mutation_type.fields]
+    assert lost == [], "add a line to the class of mutations below it"
 
 
 CONNECTION_ARGUMENTS = {"MergeRequest.commits", "Project.commits", "Branch.history", "BranchHealth.suspects", "Comparison.commits"}
