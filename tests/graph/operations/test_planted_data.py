@@ -355,6 +355,8 @@ class TestSchemaPaths:
     async def test_show_an_administrator_everything_that_was_planted(self, planted: PlantedData) -> None:
         """The words are where they are looked for: else nothing would be found anywhere."""
         ids, walk = await ids_of(planted), SchemaWalk(planted)
+        empty = {name for name, keys in ids.items() if not keys}
+        assert not empty, f"plant rows of {empty} in tests/support/queries/planted_data.py"
         seen = ""
         for text in (*queries_of_paths(ids, 0), *queries_of_paths(ids, 1)):
             operation = pruned_operation(text, ())

@@ -132,18 +132,23 @@ class PlantedData:
                     changes += ", status = CASE status WHEN 'failed' THEN 'success' ELSE 'failed' END, allow_failure = NOT allow_failure"
                 statements.append((f"UPDATE builds SET {changes} WHERE project_id = :id", project.id))
                 statements.append(("DELETE FROM artifacts WHERE project_id = :id", project.id))
+                await make.environment(project)
+                statements.append(("UPDATE environments SET stopped_at = created_at WHERE project_id = :id", project.id))
                 statements.append(("UPDATE pipelines SET error = NULL, skipped = NOT skipped WHERE project_id = :id", project.id))
             if hides("check"):
                 statements.append(("UPDATE commit_statuses SET status = 'success' WHERE project_id = :id", project.id))
             if hides("code"):
                 for name in ("master", "topic"):
                     await make.commit_comment(project, await _commit_id(self, project, name), author=owner)
+                await make.save(tables.Release(project_id=project.id, tag="v2", description=""))
             if hides("issue"):
                 issue = await make.issue(project, author=owner)
                 await make.note(issue, author=owner)
                 statements.append(("UPDATE issues SET state = 'closed' WHERE project_id = :id", project.id))
             if hides("merge request"):
-                await make.note(await make.merge_request(project, author=owner), author=owner)
+                await make.note(request := await make.merge_request(project, author=owner), author=owner)
+                await make.thread(request, author=owner)
+                statements.append(("UPDATE review_threads SET resolved_at = created_at WHERE project_id = :id", project.id))
                 statements.append(("UPDATE merge_requests SET state = 'closed', files = 7 WHERE project_id = :id", project.id))
             if hides("snippet"):
                 await make.snippet(project, author=owner)
@@ -164,6 +169,7 @@ class PlantedData:
             if hides("variable"):
                 await make.variable(project)
             if hides("project"):
+                await make.save(tables.ProjectStar(project_id=project.id, user_id=self.viewers["stranger"].id))
                 await make.member(project, self.viewers["stranger"], AccessLevel.DEVELOPER)
                 statements.append(("UPDATE projects SET archived = NOT archived WHERE id = :id", project.id))
         async with make.services.database.write_session() as session:
@@ -198,7 +204,7 @@ async def create_planted_data(make: DataFactory, folder: Path) -> PlantedData:
     }
     for number, (name, columns) in enumerate(kinds.items()):
         # The name of a group reveals that it is not empty.
-        group = await make.group(path=f"group{number}", name="G")
+        group = await make.group(path=f"group{number}", name="G", members=[(viewers["admin"], AccessLevel.GUEST)])
         project = await _plant_project(world, folder / f"{number}.git", name, members, group=group, **columns)
         group.name, group.description = (
             world.plant_for(project, "project", "group"),
@@ -307,6 +313,10 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
     )  # fmt: skip
     for thing, noun in ((issue, "issue"), (request, "merge request"), (snippet, "snippet"), (hidden, "private snippet")):
         await make.note(thing, body=world.plant_for(project, noun, "note"), **own)
+    excerpt, path = world.plant_for(project, "merge request", "excerpt"), world.plant_for(project, "merge request", "path of a thread")
+    line = {"base_oid": head, "head_oid": topic, "old_path": path, "new_path": path, "new_line": 1, "excerpt": excerpt}
+    thread = await make.thread(request, **own, **line)
+    await make.note(request, body=world.plant_for(project, "merge request", "reply"), thread_id=thread.id, **own)
     await make.upload(project, name=f"{world.plant_for(project, 'upload')}.txt", **own)
     await make.save(
         tables.MergeRequestCommit(merge_request_id=request.id, position=0, oid=topic),
@@ -329,6 +339,16 @@ async def _plant_project_contents(world: PlantedData, project: tables.Project) -
             status=CheckStatus.FAILED, author_id=owner.id,
         )  # fmt: skip
         await make.commit_comment(project, sha, author=owner, note=world.plant_for(project, "code", "comment"))
+    environment = await make.environment(
+        project, name=world.plant_for(project, "build", "environment"),
+        external_url=f"https://{world.plant_for(project, 'build', 'deployed')}.example.org/",
+    )  # fmt: skip
+    ref = world.plant_for(project, "build", "ref of a deployment")
+    await make.save(
+        tables.Deployment(project_id=key, environment_id=environment.id, user_id=owner.id, sha=head, ref=ref, created_at=NOW),
+        tables.Release(project_id=key, tag="v1", description=world.plant_for(project, "code", "release")),
+        tables.ProjectStar(project_id=key, user_id=owner.id),
+    )
 
 
 async def _commit_id(world: PlantedData, project: tables.Project, name: str) -> str:
