@@ -28,8 +28,14 @@ DOMAIN_FOLDERS = ("graph/types", "graph/rules", "storage/tables")
 """Their folders are domains, which `tests/graph` mirrors."""
 CODEBASE_TESTS = {
     "graph/": ("tests/graph/operations/test_schema.py",),
-    "graph/types/": ("tests/graph/operations/test_filters.py", "tests/graph/operations/test_read_permissions.py"),
-    "storage/tables/": ("tests/storage/test_tables.py", "tests/storage/test_migrations.py"),
+    "graph/types/": tuple(
+        f"tests/graph/operations/test_{name}.py" for name in ("field_facts", "filters", "inputs", "mutation_bodies", "read_permissions")
+    ),
+    "storage/tables/": (
+        "tests/storage/test_tables.py",
+        "tests/storage/test_migrations.py",
+        "tests/graph/operations/test_snapshots.py",
+    ),
     "storage/migrations/": ("tests/storage/test_migrations.py",),
     "rest_v3/": ("tests/rest_v3/interface/test_routes.py", "tests/rest_v3/interface/test_openapi.py"),
     "schema.graphql": ("tests/graph/operations/test_schema.py",),
