@@ -73,7 +73,13 @@ class TestMutations:
             for node in ast.walk(tree):
                 is_import = isinstance(node, ast.ImportFrom) and node.module == "graph.events.publisher"
                 assert not is_import, f"{path.relative_to(ROOT)} publishes events: move it to a rule in graph/rules"
-                is_write = isinstance(node, ast.Attribute) and node.attr in ("add_deferred", "after_commit", "flush")
+                match node:
+                    case ast.Attribute(attr="add_deferred" | "after_commit" | "flush"):
+                        is_write = True
+                    case ast.Attribute(ast.Name("context" | "session") | ast.Attribute(attr="context" | "session"), attr):
+                        is_write = attr in ("add", "add_follower", "add_numbered", "add_with_follower", "delete")
+                    case _:
+                        is_write = False
                 assert not is_write, f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)} writes: move it to a rule in graph/rules"
 
 
