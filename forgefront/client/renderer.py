@@ -32,6 +32,7 @@ IMPORTED_MODULES = (("asyncio", "asyncio."), ("datetime as dt", "dt."), ("enum",
 IMPORTED_NAMES = {
     "collections.abc": ("AsyncIterator", "Callable", "Iterator", "Mapping", "Sequence"),
     "dataclasses": ("dataclass",),
+    "email.utils": ("parsedate_to_datetime",),
     "enum": ("StrEnum",),
     "typing": ("Any", "Final", "Literal", "Self", "TypeAlias", "TypeVar"),
 }

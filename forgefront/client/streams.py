@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import httpx
@@ -17,6 +19,8 @@ from forgefront.client.runtime import Unset, _AsyncClient, _Client, _data_of, _d
 _SILENCE_SECONDS = 45.0
 """The service sends something every 15 seconds; a longer silence means a disconnect."""
 _MIN_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 30.0
+_MAX_RETRY_AFTER_SECONDS = 3600.0
+"""Maximum of a Retry-After that is honored."""
 _RETRYABLE = frozenset((429, 502, 503, 504))
 """Temporary statuses: the service restarts, or it has not yet detected that the
 previous connection is lost, and still counts it."""
@@ -44,8 +48,7 @@ class _StreamState:
             self.is_started = True
             return True
         if self.is_started and response.status_code in _RETRYABLE:
-            retry_after = response.headers.get("retry-after", "")
-            seconds = float(retry_after) if retry_after.isdecimal() else 0.0
+            seconds = _retry_after_seconds(response.headers.get("retry-after", ""))
             self.pause_seconds = max(self.pause_seconds, seconds)
             return False
         _decoded(response)
@@ -56,6 +59,21 @@ class _StreamState:
         seconds = self.pause_seconds
         self.pause_seconds = min(seconds * 2, _MAX_PAUSE_SECONDS)
         return seconds
+
+
+def _retry_after_seconds(value: str) -> float:
+    """Seconds of a Retry-After header, a number or a date; 0 if it is neither."""
+    if value.isdecimal():
+        seconds = float(value)
+    else:
+        try:
+            date = parsedate_to_datetime(value)
+        except (TypeError, ValueError, OverflowError):
+            return 0.0
+        # asctime writes no zone, and means UTC.
+        date = date.replace(tzinfo=dt.UTC) if date.tzinfo is None else date
+        seconds = (date - dt.datetime.now(dt.UTC)).total_seconds()
+    return min(max(0.0, seconds), _MAX_RETRY_AFTER_SECONDS)
 
 
 class _EventParser:

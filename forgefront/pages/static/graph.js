@@ -1,6 +1,7 @@
 // Runs GraphQL operations, which are in files beside these (`operations/VIEW.graphql`).
 
 import { base, files } from "./address.js";
+import { retryAfter } from "./retry_after.js";
 import * as session from "./session.js";
 
 const documents = new Map();
@@ -67,8 +68,7 @@ export async function post(query, operationName, variables, { signal, using, acc
 
 export function refused(error, response) {
   const { code, requestId } = error.extensions ?? {};
-  const wait = Number(response.headers.get("Retry-After")) || null;
-  return new GraphError(code ?? "INTERNAL", error.message, { status: response.status, wait, requestId });
+  return new GraphError(code ?? "INTERNAL", error.message, { status: response.status, wait: retryAfter(response.headers), requestId });
 }
 
 async function reached(promise) {

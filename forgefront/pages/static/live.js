@@ -2,6 +2,7 @@
 // resumes from the last event id. It is closed while the tab is hidden, and while other windows use the connections of the browser.
 
 import { documentOf, post } from "./graph.js";
+import { retryAfter } from "./retry_after.js";
 import * as session from "./session.js";
 import { allowed, count, mayStream } from "./stream_limits.js";
 
@@ -64,8 +65,7 @@ export function follow(view, operationName, variables, handlers, signal) {
     const sent = after === null ? variables : { ...variables, afterSeq: after };
     const response = await post(await documentOf(view), operationName, sent, { signal: stop, accept: "text/event-stream" });
     if (!response.ok || !response.headers.get("Content-Type")?.startsWith("text/event-stream")) {
-      const retry = Number(response.headers.get("Retry-After")) * 1000;
-      if (response.status >= 500 || response.status === 429) return retry;
+      if (response.status >= 500 || response.status === 429) return retryAfter(response.headers) * 1000;
       handlers.state("off", response.status);
       return "off";
     }

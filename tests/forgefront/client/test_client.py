@@ -5,7 +5,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -314,6 +315,30 @@ class TestInterruptedStream:
             seen = [change.build_changed for change in forge.changes()]
         assert [(each.seq, each.build.name) for each in seen] == [("1", "a\u2028b"), ("2", "a\u2028b")]
         assert last_event_ids == [None, "1", "1"]
+
+    def test_waits_as_retry_after_says(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A number or a date (RFC 9110, 10.2.3), at most an hour; what is neither, or in the past, does not count."""
+        pauses: list[float] = []
+        monkeypatch.setattr(client.time, "sleep", pauses.append)
+        later = datetime.now(UTC) + timedelta(minutes=30)
+        values = ["7", format_datetime(later, usegmt=True), later.strftime("%a %b %d %H:%M:%S %Y")]
+        values += ["9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", "Sun, 01 Mar 2015 12:00:00 GMT", "Mon, 99 Foo 2026", "soon", ""]
+        expected = [7, 1800, 1800, 3600, 3600, 1, 1, 1, 1]
+        answers = [answer for value in values for answer in (b"event: next", value)]
+
+        def answer(request: httpx.Request) -> httpx.Response:
+            if not answers:
+                return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"event: complete\ndata:\n\n")
+            value = answers.pop(0)
+            if isinstance(value, str):
+                return httpx.Response(503, headers={"Retry-After": value})
+            return httpx.Response(200, headers={"content-type": "text/event-stream"}, content=b"id: 1\n:\n\n" * 2)
+
+        with httpx.Client(transport=httpx.MockTransport(answer)) as http:
+            assert list(client.Client("http://forge.example", "token", http=http).changes()) == []
+        # Each is preceded by the pause after a connection that has lasted, and is at least twice as long.
+        assert pauses[::2] == [0.5] * len(values)
+        assert pauses[1::2] == pytest.approx(expected, rel=0.02)
 
     def test_reconnects_soon_after_a_connection_that_has_lasted(self, client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """A proxy may close every connection after a minute, in which nothing has changed."""

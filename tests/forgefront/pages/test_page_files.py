@@ -1,6 +1,9 @@
 """The pages without a browser: their URLs, the contents of their files, and that their operations are valid."""
 
+import json
 import re
+import shutil
+import subprocess
 
 import httpx
 import pytest
@@ -35,6 +38,14 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> App:
 def http(app: App) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://forge")
 
+
+RETRY_AFTER = """
+const { retryAfter } = await import(process.argv[1]);
+const date = new Date(Date.now() + 1_800_500).toUTCString();
+const values = ["7", " 7 ", date, "9".repeat(20), "Fri, 31 Dec 9999 23:59:59 GMT", "Sun, 01 Mar 2015 12:00:00 GMT", "soon", "0", "-5", null];
+console.log(JSON.stringify(values.map((value) => Math.round(retryAfter({ get: () => value }) / 10))));
+"""
+"""Prints the tenths of the values that `retry_after.js` parses, in seconds."""
 
 PAGES = """/ /demo/tools /demo/tools/ /demo/.dots-1 /demo/tools/issues /demo/tools/issues/3 /demo/tools/builds/9
 /demo/tools/merge_requests/1 /demo/tools/merge_requests/1/changes /demo/tools/builds/9/artifacts /demo/tools/builds/9/artifacts/browse/a/b
@@ -130,6 +141,14 @@ class TestFiles:
                 assert (parses is not None) is (path == MARKDOWN), path.name
             elif path.suffix == ".html":
                 assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", path.read_text())
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="NOT RUN: node (apt install nodejs)")
+def test_retry_after_is_a_number_or_a_date() -> None:
+    """A stream that waits for NaN milliseconds, or for more than a timer can, would connect again at once."""
+    command = ["node", "--input-type=module", "--eval", RETRY_AFTER, str(pages.STATIC_FOLDER / "retry_after.js")]
+    found = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(found.stdout) == [1, 1, 180, 360, 360, 0, 0, 0, 0, 0]
 
 
 class TestOperations:
