@@ -174,7 +174,8 @@ class RestApp:
         method = scope["method"]
         served_method = "GET" if method == "HEAD" else method
         handler = node.methods.get(served_method)
-        if handler is None and (found := self._router.find(segments, served_method)) is not None:
+        # No path has OPTIONS, so another node does not have it either.
+        if handler is None and method != "OPTIONS" and (found := self._router.find(segments, served_method)) is not None:
             node, values = found
             handler = node.methods.get(served_method)
         if handler is None:

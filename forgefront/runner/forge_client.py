@@ -196,15 +196,21 @@ class ForgeClient:
     async def _call(self, operation: str, input_values: dict[str, Any], token: str, *, retry_seconds: float) -> dict[str, Any]:
         body = {"query": self._document, "operationName": operation, "variables": {"input": input_values}}
 
+        errors: list[dict[str, Any]] = []
+        data: dict[str, Any] = {}
+
         async def post_once() -> httpx.Response:
+            nonlocal errors, data
             response = await self._http.post("/graphql", json=body, headers={"PRIVATE-TOKEN": token})
-            if response.status_code not in RETRYABLE_STATUSES and (errors := self._parse_answer(response)[0]):
-                code, message = _describe_error(errors[0])
-                if code in RETRYABLE_CODES:
-                    raise _OperationFailed(message.rstrip("."))
+            if response.status_code not in RETRYABLE_STATUSES:
+                errors, data = self._parse_answer(response)
+                if errors:
+                    code, message = _describe_error(errors[0])
+                    if code in RETRYABLE_CODES:
+                        raise _OperationFailed(message.rstrip("."))
             return response
 
-        errors, data = self._parse_answer(await self._retry(post_once, retry_seconds))
+        await self._retry(post_once, retry_seconds)
         if errors:
             code, message = _describe_error(errors[0])
             if code in ("UNAUTHENTICATED", "NOT_FOUND", "FORBIDDEN") and token != self._token:

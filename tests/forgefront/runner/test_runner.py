@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -625,7 +626,8 @@ class TestService:
             waits.append(seconds)
             raise ServiceUnreachable
 
-        monkeypatch.setattr("forgefront.runner.forge_client.asyncio.sleep", sleep)
+        # Not in asyncio itself: a library that is first imported meanwhile would hold this function forever.
+        monkeypatch.setattr("forgefront.runner.forge_client.asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
         service = ForgeClient("http://127.0.0.1:1", "fr-" + "x" * 20, min_retry_seconds=0.01)
         date = format_datetime(datetime.now(UTC) + timedelta(hours=hours), usegmt=True)
 
@@ -636,6 +638,25 @@ class TestService:
             await service._retry(call, 10_000)
         await service.close()
         assert 0.79 * expected <= waits[0] <= 1.21 * expected
+
+    async def test_parses_each_answer_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A claim may hold a megabyte of variables, and a chunk of a trace is answered many times a minute."""
+        parsed: list[int] = []
+        parse_json = httpx.Response.json
+        answers = [{"errors": [{"message": "Later.", "extensions": {"code": "UNAVAILABLE"}}]}, {"data": {"report": {"userErrors": []}}}]
+
+        def parse(response: httpx.Response) -> Any:
+            parsed.append(len(answers))
+            return parse_json(response)
+
+        monkeypatch.setattr(httpx.Response, "json", parse)
+        service = ForgeClient("http://127.0.0.1:1", "fr-" + "x" * 20, min_retry_seconds=0.01)
+        await service.close()
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, json=answers.pop(0)))
+        service._http = httpx.AsyncClient(transport=transport, base_url="http://forge")
+        await service.report_status(make_work(FakeService(), Path()).job, "RUNNING", retry_seconds=5)
+        await service.close()
+        assert parsed == [1, 0]
 
     @pytest.mark.parametrize(
         "body", [b"[]", b'{"data":null}', b'{"message":"404 Not Found"}', b'{"data":{"a":1}}', b'{"errors":"x"}', b"<p>"]

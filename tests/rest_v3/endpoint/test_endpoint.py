@@ -12,7 +12,7 @@ from rest_v3.profiles import UnknownProfileError
 from rest_v3.requests.credentials import read_credential
 from rest_v3.requests.params import choice, integer, text
 from rest_v3.route import InvalidRouteError, Route
-from rest_v3.router import path_segments, split_path
+from rest_v3.router import Router, path_segments, split_path
 from tests.rest_v3.support.fake_graph import FakeGraph, prepare
 from tests.rest_v3.support.interface_rules import cites
 from tests.rest_v3.support.response_shapes import check_error
@@ -50,6 +50,16 @@ class TestPaths:
         assert response.headers["allow"] == "DELETE, GET, HEAD, OPTIONS, PUT"
         response = await client.get(ISSUE + "/names", headers={"X-HTTP-Method-Override": "POST"})
         assert (response.status_code, fake.operations_run) == (405, [])
+
+    async def test_options_lists_the_methods_and_matches_the_path_once(
+        self, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        matches: list[str | None] = []
+        find = Router.find
+        monkeypatch.setattr(Router, "find", lambda self, *arguments: (matches.append(arguments[-1]), find(self, *arguments))[1])
+        response = await client.options("http://inside/api/v3/projects/2/issues/102")
+        assert (response.status_code, response.headers["allow"]) == (204, "DELETE, GET, HEAD, OPTIONS, PUT")
+        assert len(matches) == 1
 
     async def test_head_is_get_without_the_body(self, client: httpx.AsyncClient) -> None:
         answer, head = await client.get("/projects/1/issues"), await client.head("/projects/1/issues")
