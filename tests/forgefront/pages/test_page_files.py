@@ -42,7 +42,8 @@ def http(app: App) -> httpx.AsyncClient:
 RETRY_AFTER = """
 const { retryAfter } = await import(process.argv[1]);
 const date = new Date(Date.now() + 1_800_500).toUTCString();
-const values = ["7", " 7 ", date, "9".repeat(20), "Fri, 31 Dec 9999 23:59:59 GMT", "Sun, 01 Mar 2015 12:00:00 GMT", "soon", "0", "-5", null];
+const dates = [date, "Fri, 31 Dec 9999 23:59:59 GMT", "Sun, 01 Mar 2015 12:00:00 GMT"];
+const values = ["7", " 7 ", "9".repeat(20), ...dates, "soon", "0", "-5", null];
 console.log(JSON.stringify(values.map((value) => Math.round(retryAfter({ get: () => value }) / 10))));
 """
 """Prints the tenths of the values that `retry_after.js` parses, in seconds."""
@@ -148,7 +149,7 @@ def test_retry_after_is_a_number_or_a_date() -> None:
     """A stream that waits for NaN milliseconds, or for more than a timer can, would connect again at once."""
     command = ["node", "--input-type=module", "--eval", RETRY_AFTER, str(pages.STATIC_FOLDER / "retry_after.js")]
     found = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert json.loads(found.stdout) == [1, 1, 180, 360, 360, 0, 0, 0, 0, 0]
+    assert json.loads(found.stdout) == [1, 1, 360, 180, 360, 0, 0, 0, 0, 0]
 
 
 class TestOperations:
