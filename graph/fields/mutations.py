@@ -4,11 +4,14 @@ After a user error the entity is null and the operation is rolled back; an opera
 committed before its payload is read.
 """
 
+import asyncio
+import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Optional
 
 import strawberry
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.orm.exc import StaleDataError
 
 from graph.context import Context, Info
@@ -16,8 +19,12 @@ from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
 from graph.fields.entities import ENTITIES, global_id
 from graph.fields.metadata import facts
 from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
-from storage.database.engine import is_unique_violation
+from storage.database.engine import is_lock_conflict, is_unique_violation
 from storage.database.writers import ConcurrentChange
+
+MAX_DELETION_ATTEMPTS = 20
+"""Attempts of a deletion. It locks a row before all rows that refer to it; other transactions lock them in the opposite order."""
+CONFLICT_PAUSE_SECONDS = 0.1
 
 ErrorCode = strawberry.enum(Code, name="ErrorCode", description="All error codes.")
 
@@ -68,12 +75,7 @@ def mutation(
         async def resolver(info: Info, input: Any) -> Any:
             context: Context = info.context
             try:
-                try:
-                    row = await change(info, input)
-                except ConcurrentChange:
-                    # Once: the rows are locked now.
-                    await restart(context)
-                    row = await change(info, input)
+                row = await _repeat(context, partial(change, info, input), MAX_DELETION_ATTEMPTS if deletes else 1)
             except UserError as error:
                 return _make_error_payload(payload, (entity, extra_name), error)
             except StaleDataError as error:
@@ -103,6 +105,31 @@ def mutation(
         return strawberry.mutation(resolver=resolver, description=description, metadata=metadata)
 
     return decorate
+
+
+async def _repeat(context: Context, change: Callable[[], Awaitable[Any]], max_attempts: int) -> Any:
+    """The result of a change. It is repeated once if a row was changed meanwhile, since every row is locked then, and up to
+    `max_attempts` times after a conflict of locks.
+
+    It is not repeated after a conflict if it has effects outside the transaction, of which `undo` and `has_committed` tell.
+    """
+    attempt, has_restarted, pause = 1, False, 0.0
+    while True:
+        try:
+            return await change()
+        except ConcurrentChange:
+            if has_restarted:
+                raise
+            has_restarted = True
+        except DBAPIError as error:
+            has_effects = context.undo or (context.deadline is not None and context.deadline.has_committed)
+            if attempt >= max_attempts or has_effects or not is_lock_conflict(error):
+                raise
+            attempt += 1
+            pause = random.uniform(0.2, 1) * CONFLICT_PAUSE_SECONDS  # noqa: S311 - so that two deletions do not meet each time
+        await restart(context)
+        # The transactions that it met end meanwhile.
+        await asyncio.sleep(pause)
 
 
 def _make_payload_type(name: str, entities: list[tuple[str, Any, str]]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, ColumnElement, Integer, Select, String, bindparam, func, literal, select
+from sqlalchemy import BigInteger, Boolean, ColumnElement, Integer, Select, String, TextClause, bindparam, func, literal, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -296,3 +296,8 @@ def advisory_lock(dialect: str, lock_class: int, key: ColumnElement[int]) -> Sel
     if dialect == "sqlite":
         return select(literal(1))
     return select(func.pg_advisory_xact_lock(bindparam("class", lock_class, Integer), key))
+
+
+def limit_lock_waits(dialect: str, milliseconds: int) -> TextClause | None:
+    """The statement after which the transaction waits for each lock so long at most; None on SQLite, which locks no rows."""
+    return None if dialect == "sqlite" else text(f"SET LOCAL lock_timeout = {milliseconds:d}")

@@ -60,6 +60,7 @@ WAIT_SECONDS = 5.0
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
 MAX_LOGGED_MESSAGE = 200
+LOCK_CONFLICT_SQLSTATES = ("40001", "40P01", "55P03")
 UNUSABLE_SQLSTATES = ("28", "3D", "42501", "53100", "XX001", "XX002")
 UNUSABLE_SQLITE_CODES = (
     sqlite3.SQLITE_CANTOPEN,
@@ -164,11 +165,16 @@ def is_unavailable(error: BaseException) -> bool:
     # Readers raise the driver's errors themselves.
     cause = error.orig if isinstance(error, DBAPIError) else error
     state = str(getattr(cause, "sqlstate", None) or "")
-    if state[:2] in ("08", "53", "57") or state in ("40001", "40P01"):
+    if state[:2] in ("08", "53", "57") or state in LOCK_CONFLICT_SQLSTATES:
         return True
     if isinstance(error, OperationalError | sqlite3.OperationalError):
         return "locked" in str(cause) or "busy" in str(cause)
     return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
+
+
+def is_lock_conflict(error: BaseException) -> bool:
+    """Whether PostgreSQL rolled a transaction back because of the locks of others, so that a repetition may succeed."""
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in LOCK_CONFLICT_SQLSTATES
 
 
 def is_unusable(error: BaseException) -> bool:

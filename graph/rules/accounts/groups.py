@@ -104,6 +104,7 @@ async def delete_group(context: Context, group: tables.Namespace) -> tables.Name
     project_ids = await context.all(project_statements.ids_in_namespace_for_update(row.id))
     await _publish_deletion(context, row)
     await stored_objects.erase_objects_of_projects(context, project_ids)
+    await projects.prepare_deletion(context, project_ids)
     await context.delete(row)
     await projects.handle_deletion(context, project_ids)
     return row

@@ -21,7 +21,7 @@ from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules.accounts import accounts
 from graph.rules.builds import stored_objects
-from graph.rules.projects.projects import handle_deletion
+from graph.rules.projects.projects import handle_deletion, prepare_deletion
 from storage import tables
 from storage.tables import NamespaceKind
 from storage.tables.accounts import access_conditions, members, namespaces, users
@@ -43,6 +43,7 @@ async def delete_user(context: Context, user: tables.User) -> None:
     await stored_objects.erase_objects_of_projects(context, projects)
     ghost = await accounts.get_or_create_ghost(context)
     session = context.session
+    await prepare_deletion(context, projects)
     namespace = tables.Namespace
     await session.execute(delete(namespace).where(col(namespace.owner_id) == user.id, col(namespace.kind) == NamespaceKind.USER))
     for statement in users.reassign_authored(user.id, ghost.id):

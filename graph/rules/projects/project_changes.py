@@ -98,6 +98,7 @@ async def delete_project(context: Context, project: tables.Project) -> tables.Pr
     row = await projects.lock_project(context, project)
     await publish(context, payloads.ProjectDestroyed, row)
     await stored_objects.erase_objects_of_projects(context, [row.id])
+    await projects.prepare_deletion(context, [row.id])
     await context.delete(row)
     await projects.handle_deletion(context, [row.id])
     return row

@@ -29,6 +29,7 @@ from graph.rules import lookup, validation
 from graph.rules.git import commit_index, refs
 from graph.rules.permissions.policy import Action, require
 from storage import tables
+from storage.database import dialects
 from storage.disk_full import is_disk_full
 from storage.git.refs import projection
 from storage.git.refs.projection import RefProjection
@@ -40,9 +41,11 @@ from storage.tables import settings
 from storage.tables.accounts import namespaces, users
 from storage.tables.git import refs as git_refs
 from storage.tables.merge_requests import merge_request_branches
-from storage.tables.projects import projects
+from storage.tables.projects import content_locks, projects
 
 MAX_TAGS = 100
+MAX_LOCK_WAIT_MILLISECONDS = 300
+"""Less than PostgreSQL's `deadlock_timeout`, a second by default."""
 FEATURE_COLUMNS = (
     "issues_enabled",
     "merge_requests_enabled",
@@ -269,6 +272,19 @@ def _read_staged_refs(folder: Path) -> tuple[list[tuple[str, str, str | None]], 
         head = None
     names = {name.removeprefix(BRANCHES) for name, _, _ in rows if name.startswith(BRANCHES)}
     return rows, head, choose_default_branch(head, names, refs.can_be_default)
+
+
+async def prepare_deletion(context: Context, project_ids: list[int]) -> None:
+    """Lock the rows of locked projects that other transactions change, and limit the waits of this one for locks.
+
+    Others lock a counter or an issue before the foreign key of a new row locks its project; a deletion would lock the project first.
+    Where they meet nevertheless, it fails before PostgreSQL looks for a deadlock and cancels either, and its mutation repeats it.
+    """
+    limit = dialects.limit_lock_waits(context.services.database.dialect, MAX_LOCK_WAIT_MILLISECONDS)
+    if limit is not None:
+        await context.session.execute(limit)
+        for statement in content_locks.lock_contents(project_ids):
+            await context.session.execute(statement)
 
 
 async def handle_deletion(context: Context, project_ids: list[int]) -> None:

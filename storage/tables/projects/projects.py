@@ -148,7 +148,8 @@ def ids_for_key_share(ids: list[int]) -> Select[int]:
 
 def ids_in_namespace_for_update(namespace_id: int) -> Select[int]:
     """The ids of the projects in the namespace, locked until the transaction ends, so that none is moved to another one meanwhile."""
-    return select(col(Project.id)).where(col(Project.namespace_id) == namespace_id).order_by(col(Project.id)).with_for_update()
+    statement = select(col(Project.id)).where(col(Project.namespace_id) == namespace_id).order_by(col(Project.id))
+    return statement.with_for_update(key_share=True)
 
 
 def ids_by_namespace(*conditions: ColumnElement[bool]) -> Select[int, int]:

@@ -2,21 +2,30 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from graphql import GraphQLObjectType, get_named_type
 from sqlalchemy import select
+from sqlmodel import col
 
+from graph.context import Context
+from graph.fields import mutations
 from graph.operations.results import OperationResult
 from graph.rules.builds import stored_objects
 from graph.rules.merge_requests import merge_request_refresh
+from graph.rules.projects import projects
 from graph.schema import graphql_schema
 from storage import tables
-from storage.tables import MergeRequestState, MergeStatus
+from storage.database.engine import DatabaseSession
+from storage.tables import MergeRequestState, MergeStatus, counters
+from storage.tables.counters import CounterKind
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.scenario import Scenario, valid_mutation_input
+from tests.support.waiting import wait_for_lock_waiter
 
 assert graphql_schema.mutation_type is not None
 DELETIONS = {
@@ -150,3 +159,69 @@ async def test_merge_requests_from_a_deleted_project_cannot_be_merged(ask: Ask, 
         (MergeStatus.CAN_BE_MERGED, False),
         (MergeStatus.CAN_BE_MERGED, True),
     ]
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """A deletion of a project, and the transaction of another writer, which has the number for a new issue in it."""
+
+    viewer: tables.User
+    project: tables.Project
+    text: str
+    input: dict[str, str | int]
+    writer: DatabaseSession
+
+
+@pytest.mark.parametrize("dialect", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("name", ["deleteProject", "deleteGroup", "deleteUser"])
+class TestConflictsOfLocks:
+    @pytest.fixture
+    async def deletion(self, make: DataFactory, name: str) -> AsyncIterator[Deletion]:
+        await make.save(tables.Hook(url="http://hooks.example/"))
+        owner, group = await make.user(), await make.group()
+        project = await make.project(**({"owner": owner} if name == "deleteUser" else {"group": group}))
+        await make.issue(project)
+        input = {
+            "deleteProject": {"projectPath": str(project.id)},
+            "deleteGroup": {"groupPath": group.path},
+            "deleteUser": {"databaseId": owner.id},
+        }[name]
+        text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ deletedId userErrors {{ code }} }} }}"
+        async with make.services.database.write_session() as writer:
+            await writer.execute(counters.advance("postgresql", project.id, CounterKind.ISSUE))
+            yield Deletion(await make.admin(), project, text, input, writer)
+
+    async def test_a_deletion_waits_for_writers_before_it_locks_the_project(
+        self, ask: Ask, make: DataFactory, deletion: Deletion, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        """A new row of the writer refers to the project. Waiting for each other, they would be unavailable after a second."""
+        monkeypatch.setattr(mutations, "MAX_DELETION_ATTEMPTS", 1)
+        monkeypatch.setattr(projects, "MAX_LOCK_WAIT_MILLISECONDS", 10_000)
+        deleting = asyncio.create_task(ask.data(deletion.text, deletion.viewer, input=deletion.input))
+        await wait_for_lock_waiter(make.services.database)
+        deletion.writer.add(tables.Label(project_id=deletion.project.id, title="new", color="#428BCA"))
+        await deletion.writer.commit()
+        assert (await deleting)[name]["deletedId"] is not None
+        assert await make.fetch(tables.Project, deletion.project.id) is None
+
+    async def test_a_deletion_that_waits_for_long_is_repeated(
+        self, ask: Ask, make: DataFactory, deletion: Deletion, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        restarts: list[Context] = []
+        restart = mutations.restart
+
+        async def commit_and_restart(context: Context) -> None:
+            restarts.append(context)
+            if len(restarts) == 2:
+                await deletion.writer.commit()
+            await restart(context)
+
+        monkeypatch.setattr(mutations, "restart", commit_and_restart)
+        monkeypatch.setattr(projects, "MAX_LOCK_WAIT_MILLISECONDS", 5)
+        data = await ask.data(deletion.text, deletion.viewer, input=deletion.input)
+        assert data[name]["deletedId"] is not None
+        assert len(restarts) >= 2
+        assert await make.fetch(tables.Project, deletion.project.id) is None
+        async with make.services.database.read_session() as session:
+            events = list((await session.execute(select(col(tables.Event.name)))).scalars())
+        assert events.count("project_destroy") == 1
