@@ -49,6 +49,7 @@ class Build(Row, table=True):
         Index("ix_builds_project_id_id", "project_id", "id", **partial_index(_CURRENT)),
         Index("ix_builds_project_id_status_id", "project_id", "status", "id", **partial_index(_CURRENT)),
         Index("ix_builds_project_id_ref_id", "project_id", "ref", "id", **partial_index(_CURRENT)),
+        Index("ix_builds_project_id_name_id", "project_id", "name", "id", **partial_index(_CURRENT)),
         Index("ix_builds_project_id_sha_id", "project_id", "sha", "id"),
         Index(
             "ix_builds_unsuccessful", "project_id", "sha", "status", "allow_failure", **partial_index(f"{_CURRENT} AND {IS_UNSUCCESSFUL}")

@@ -24,6 +24,10 @@ LISTS = {
         'query ($path: String!) { project(path: $path) { builds(first: 20, filter: {ref: ["topic"]}) { nodes { name } } } }',
         "ix_builds_project_id_ref_id",
     ),
+    "builds of a name": (
+        'query ($path: String!) { project(path: $path) { builds(first: 20, filter: {name: ["deploy"]}) { nodes { status } } } }',
+        "ix_builds_project_id_name_id",
+    ),
 }
 
 
