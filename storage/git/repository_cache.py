@@ -243,18 +243,15 @@ class RepositoryCache(Repositories):
     @asynccontextmanager
     async def _lease_packs(self, project_id: int) -> AsyncIterator[Path | None]:
         """Yields the folder with exactly the current packs, all published, for a repack or a collection; None if another host does one."""
-        leased_until = await self._packs.acquire_lease(project_id)
-        if leased_until is None:
-            yield None
-            return
-        try:
+        async with self._packs.lease(project_id) as is_leased:
+            if not is_leased:
+                yield None
+                return
             async with self.use(project_id) as path:
                 await self.publish(project_id)
                 # Without those that another host has replaced.
                 await self.fetch_new_packs(project_id)
                 yield path
-        finally:
-            await self._packs.release_lease(project_id, leased_until)
 
     async def evict(self) -> int:
         """Deletes the least recently used copies until the others fit, and those of deleted projects; returns how many.

@@ -1,20 +1,21 @@
 """The packs of repositories in a bucket, and their rows: uploads, downloads, replacements, and the lease of who replaces them."""
 
 import asyncio
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import structlog
 from sqlalchemy.exc import IntegrityError
 
 from storage.database.clock import now
-from storage.database.engine import Database, DatabaseSession
+from storage.database.engine import Database, DatabaseSession, describe_error
 from storage.git.packing import pack_transfer, packs
 from storage.git.packing.object_collection import CollectedObjects
 from storage.git.repository import NotARepository
-from storage.git.subprocesses import background_command
 from storage.objects.object_store import ObjectStore
 from storage.tables.git import packs as rows
 from storage.tables.git import refs
@@ -22,7 +23,13 @@ from storage.tables.git import refs
 MAX_TRANSFERS = 8
 """Packs that one process uploads or downloads at once."""
 
+LEASE_TIME = timedelta(minutes=10)
+"""How long another host waits for one that was killed."""
+RENEW_SECONDS = LEASE_TIME.total_seconds() / 3
+
 T = TypeVar("T")
+
+log = structlog.get_logger("packs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +91,55 @@ class BucketPacks:
 
     # Replacing packs.
 
-    async def acquire_lease(self, project_id: int) -> datetime | None:
-        """Until when this host may replace the packs of a project; None if another host does."""
+    @asynccontextmanager
+    async def lease(self, project_id: int) -> AsyncIterator[bool]:
+        """Yields whether this host may replace the packs of a project; False if another host does. The lease is renewed until the end."""
+        expires_at = await self._acquire_lease(project_id)
+        if expires_at is None:
+            yield False
+            return
+        has_ended = asyncio.Event()
+        renewing = asyncio.create_task(self._renew_lease(project_id, expires_at, has_ended))
+        try:
+            yield True
+        finally:
+            # Not canceled, because it has to know whether a renewal was committed.
+            has_ended.set()
+            await self._release_lease(project_id, await renewing)
+
+    async def _acquire_lease(self, project_id: int) -> datetime | None:
         moment = now()
-        expires_at = moment + timedelta(seconds=2 * background_command.TIMEOUT_SECONDS)
+        expires_at = moment + LEASE_TIME
         async with self._database.write_session() as session:
             result = await session.execute(rows.acquire_lease(self._database.dialect, project_id, moment, expires_at))
             await session.commit()
         return expires_at if result.rowcount else None
 
-    async def release_lease(self, project_id: int, expires_at: datetime) -> None:
+    async def _renew_lease(self, project_id: int, expires_at: datetime, has_ended: asyncio.Event) -> datetime:
+        """Renews a lease until the event, and returns when it expires.
+
+        A lease that was lost is not renewed; what two hosts replace at the same time stays complete.
+        """
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RENEW_SECONDS):
+                    await has_ended.wait()
+                return expires_at
+            renewed = now() + LEASE_TIME
+            try:
+                async with self._database.write_session() as session:
+                    result = await session.execute(rows.renew_lease(project_id, expires_at, renewed))
+                    await session.commit()
+            except Exception as error:
+                log.warning("lease of a repack not renewed", project_id=project_id, error=describe_error(error))
+                continue
+            if not result.rowcount:
+                log.warning("lease of a repack lost", project_id=project_id)
+                await has_ended.wait()
+                return expires_at
+            expires_at = renewed
+
+    async def _release_lease(self, project_id: int, expires_at: datetime) -> None:
         """Gives up a lease, unless it has ended and another host has it."""
         async with self._database.write_session() as session:
             await session.execute(rows.release_lease(project_id, expires_at))

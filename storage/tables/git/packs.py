@@ -58,6 +58,12 @@ def acquire_lease(dialect: str, project_id: int, moment: datetime, expires_at: d
     )
 
 
+def renew_lease(project_id: int, expires_at: datetime, renewed: datetime) -> Update:
+    """The statement that extends the lease that ends at `expires_at`; it changes no row if another host has taken it since."""
+    found = update(RepackLease).where(col(RepackLease.project_id) == project_id, col(RepackLease.expires_at) == expires_at)
+    return found.values(expires_at=renewed).execution_options(synchronize_session=False)
+
+
 def release_lease(project_id: int, expires_at: datetime) -> Delete:
     """The statement that gives up the lease that ends then; one that another host has taken since ends at another time."""
     return delete(RepackLease).where(col(RepackLease.project_id) == project_id, col(RepackLease.expires_at) == expires_at)

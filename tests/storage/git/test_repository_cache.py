@@ -5,7 +5,7 @@ import contextlib
 import fcntl
 import os
 from collections.abc import AsyncIterator, Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from graph.jobs.pack_jobs import GRACE_SECONDS, sweep_packs
 from storage import tables
 from storage.database.clock import now
 from storage.database.engine import Database
-from storage.git.packing import pack_transfer, packs, repack
+from storage.git.packing import bucket_packs, pack_transfer, packs, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.refs.ref_lock import lock_refs
@@ -440,6 +440,31 @@ class TestRepack:
         monkeypatch.setattr(repack, "repack", repack_slowly)
         assert await first.cache.repack(first.project_id)
         assert results == [False]
+
+    async def test_a_lease_is_renewed_during_a_long_repack(
+        self, hosts: tuple[Host, Host], database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        first, _ = hosts
+        await self.commit_many(hosts)
+        run = repack.repack
+        ends: list[datetime] = []
+
+        async def read_ends() -> list[datetime]:
+            async with database.read_session() as session:
+                return [each for (each,) in await session.read(select(col(RepackLease.expires_at)))]
+
+        async def repack_slowly(path: Path) -> bool:
+            ends.extend(await read_ends())
+            async with asyncio.timeout(10):
+                while len(ends) < 3:
+                    await asyncio.sleep(0.01)
+                    ends.extend(end for end in await read_ends() if end > ends[-1])
+            return await run(path)
+
+        monkeypatch.setattr(bucket_packs, "RENEW_SECONDS", 0.01)
+        monkeypatch.setattr(repack, "repack", repack_slowly)
+        assert await first.cache.repack(first.project_id)
+        assert await read_ends() == []
 
     async def test_a_host_whose_lease_has_ended_leaves_that_of_the_next_one(
         self, hosts: tuple[Host, Host], database: Database, monkeypatch: pytest.MonkeyPatch
