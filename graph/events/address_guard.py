@@ -7,12 +7,12 @@ changes its addresses in between (DNS rebinding) has no effect.
 import asyncio
 import contextlib
 import ipaddress
-import socket
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import httpx
+
+from graph.events.name_resolver import NameResolver
 
 Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Resolves a host and a port to addresses, best first. Raises OSError."""
@@ -122,7 +122,7 @@ class AddressGuard:
     def __init__(self, *, allow_local: bool = False, resolve: Resolver | None = None) -> None:
         self._allow_local = allow_local
         self._resolve = resolve or self._resolve_with_system
-        self._threads: ThreadPoolExecutor | None = None
+        self._names: NameResolver | None = None
 
     async def addresses(self, url: httpx.URL) -> list[str]:
         """Returns the addresses of the URL's host, best first. Raises ForbiddenAddress if any is not public, UnresolvableHost."""
@@ -153,16 +153,13 @@ class AddressGuard:
                 await self.addresses(url)
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._names is not None:
+            self._names.close()
 
     async def _resolve_with_system(self, host: str, port: int) -> list[str]:
-        if self._threads is None:
-            # Separate threads: an unresponsive name server blocks a thread for many seconds, and the default executor is shared.
-            self._threads = ThreadPoolExecutor(32, thread_name_prefix="resolver")
-        loop = asyncio.get_running_loop()
-        found = await loop.run_in_executor(self._threads, lambda: socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        if self._names is None:
+            self._names = NameResolver()
+        return await self._names.resolve(host, port)
 
 
 def _ip_literal(host: str) -> list[str] | None:

@@ -1,11 +1,17 @@
 """Addresses that hooks may call."""
 
 import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import pytest
 
+from graph.events import name_resolver
 from graph.events.address_guard import AddressGuard, ForbiddenAddress, InvalidHookUrl, UnresolvableHost, is_public, parse_hook_url
+from graph.events.name_resolver import MAX_FAST_LOOKUPS, NameResolver
+from tests.support.waiting import wait_until
 
 PRIVATE_ADDRESSES = """
     0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.127.255.255 127.0.0.1 127.255.255.254 169.254.0.1 169.254.169.254 172.16.0.1
@@ -117,3 +123,52 @@ class TestGuard:
             return []
 
         await AddressGuard(resolve=resolve).check(httpx.URL("http://hooks.example/"), seconds=0.01)
+
+
+class TestDeadNameServers:
+    """Names whose servers do not answer hold their threads for as long as the system tries."""
+
+    @pytest.fixture
+    def answers(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+        """Names that end with `dead` are answered after this event."""
+        event = threading.Event()
+
+        def look_up(host: str, *_: Any, **__: Any) -> list[Any]:
+            if host.endswith("dead"):
+                assert event.wait(30)
+            return [(None, None, None, "", ("1.1.1.1", 80))]
+
+        monkeypatch.setattr("graph.events.name_resolver.socket.getaddrinfo", look_up)
+        monkeypatch.setattr(name_resolver, "SLOW_SECONDS", 0.01)
+        yield event
+        event.set()
+
+    async def test_other_names_are_resolved_meanwhile(self, answers: threading.Event) -> None:
+        guard = AddressGuard()
+        dead = [asyncio.create_task(guard.addresses(httpx.URL(f"http://{number}.dead/"))) for number in range(MAX_FAST_LOOKUPS + 8)]
+        async with asyncio.timeout(20):
+            await asyncio.sleep(0.05)
+            assert await guard.addresses(httpx.URL("http://hooks.example/")) == ["1.1.1.1"]
+            assert not any(task.done() for task in dead)
+            # Those that were slow before take few threads, of callers too that have given up.
+            again = [asyncio.create_task(guard.addresses(httpx.URL(f"http://{number}.dead/"))) for number in range(MAX_FAST_LOOKUPS)]
+            await asyncio.sleep(0.05)
+            for task in again:
+                task.cancel()
+            assert guard._names is not None
+            assert guard._names._slow.locked()
+            assert await guard.addresses(httpx.URL("http://hooks.example/")) == ["1.1.1.1"]
+            answers.set()
+            assert await asyncio.gather(*dead) == [["1.1.1.1"]] * len(dead)
+        guard.close()
+
+    async def test_a_name_that_is_slow_once_may_be_fast_later(self, answers: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+        resolver = NameResolver()
+        waiting = asyncio.create_task(resolver.resolve("a.dead", 80))
+        await wait_until(lambda: "a.dead" in resolver._slow_names)
+        answers.set()
+        assert await waiting == ["1.1.1.1"]
+        monkeypatch.setattr(name_resolver, "SLOW_SECONDS", 10.0)
+        assert await resolver.resolve("a.dead", 80) == ["1.1.1.1"]
+        assert resolver._slow_names == {}
+        resolver.close()
