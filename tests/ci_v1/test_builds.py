@@ -228,6 +228,22 @@ class TestUpdate:
         assert (await runner_with_build.update(trace="$ cc\n", state="failed")).status_code == 200
         assert await trace_of(services, build_id) == LOST_MESSAGE + "$ cc\n"
 
+    async def test_the_last_report_replaces_what_a_process_that_was_not_lost_has_sent(
+        self, services: Services, runner_with_build: LegacyRunner
+    ) -> None:
+        """Both processes have the token of the runner, and send their whole traces."""
+        build_id = runner_with_build.build["id"]
+        await runner_with_build.update(trace="$ make\n")
+        await recover_lost_builds(replace(services, clock=lambda: now() + timedelta(seconds=70)))
+        assert (await runner_with_build.claim()).status_code == 201
+
+        await runner_with_build.update(trace="$ cc\n")
+        await runner_with_build.update(trace="$ make\nfrom the process that was not lost\n")
+        trace = "$ cc\nfrom the second process, which has written more in the end\n"
+        for _ in range(2):
+            assert (await runner_with_build.update(trace=trace, state="success")).status_code == 200
+        assert await trace_of(services, build_id) == LOST_MESSAGE + trace
+
     async def test_reports_cancellation_to_the_runner(
         self, make: DataFactory, services: Services, runner_with_build: LegacyRunner, ask: Any
     ) -> None:
