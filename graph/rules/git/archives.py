@@ -12,7 +12,7 @@ from graph.rules.git.commits import get_commit
 from graph.served_files import read_first
 from storage import tables
 from storage.git.output_streams import ArchiveFormat, stream_archive
-from storage.git.protocol.process_slots import TransportBusy
+from storage.git.protocol.process_slots import TransportBusy, end_slow_reader
 from storage.git.repository import NotARepository
 from storage.git.subprocesses.git_command import GitCommandError
 
@@ -43,7 +43,10 @@ class ArchiveFile:
 
     @asynccontextmanager
     async def open(self, start: int, size: int) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A context manager that yields the chunks of the whole archive. Entering it raises Unavailable."""
+        """A context manager that yields the chunks of the whole archive. Entering it raises Unavailable.
+
+        Raises ClientTooSlow later, if the client takes next to nothing while others wait for its slot.
+        """
         archive, repositories = self.archive, self.services.repositories
         prefix = archive.name.removesuffix(f".{archive.format}")
         try:
@@ -51,8 +54,9 @@ class ArchiveFile:
                 self.services.archive_limiter.slot(),
                 repositories.use(archive.project_id) as path,
                 stream_archive(path, archive.commit_oid, archive.format, prefix) as chunks,
+                end_slow_reader(self.services.archive_limiter, await read_first(chunks)) as watched_chunks,
             ):
-                yield await read_first(chunks)
+                yield watched_chunks
         except TransportBusy as error:
             raise Unavailable("Too many archives are being made. Try again in a moment.") from error
         except (NotARepository, GitCommandError) as error:

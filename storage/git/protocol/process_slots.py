@@ -3,20 +3,24 @@
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
 from storage.git.protocol.push_gate import PushGate
 
 SLOW_CLIENT_SECONDS = 30.0
-"""Seconds that a fetch may wait for its client while others wait for its slot: for the whole request over HTTP, or until the client takes a
-block of the response. A push may wait as long for SLOW_CLIENT_BYTES. A few clients that send or read a byte now and then would otherwise
-stop all others."""
+"""Seconds that a fetch or a download of an archive may wait for its client while others wait for its slot: for the whole request over
+HTTP, or until the client takes a block of the response. A push may wait as long for SLOW_CLIENT_BYTES. A few clients that send or read a
+byte now and then would otherwise stop all others."""
 SLOW_CLIENT_BYTES = 64 * 1024
 SLOW_CLIENT_CHECK_SECONDS = 5.0
 
 
 class TransportBusy(Exception):
     """All processes are in use, and the queue is full or the wait timed out; a retry may succeed."""
+
+
+class ClientTooSlow(OSError):
+    """The client took too little while others waited for its slot."""
 
 
 class FairLimiter:
@@ -93,3 +97,30 @@ class SlowClientWatchdog:
             and gate.waited_seconds - waited_seconds > 0.9 * (now - began)
             and gate.received_bytes - received_bytes < SLOW_CLIENT_BYTES
         )
+
+
+@contextlib.asynccontextmanager
+async def end_slow_reader(limiter: FairLimiter, blocks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Yields the blocks for a client that has a slot of the limiter. Raises ClientTooSlow, also while the client takes a block."""
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+    try:
+        async with limit:
+            client = SlowClientWatchdog(limiter, limit)
+
+            async def watched_blocks() -> AsyncGenerator[bytes, None]:
+                async for block in blocks:
+                    client.write_began = loop.time()
+                    yield block
+                    client.write_began = None
+
+            watching = asyncio.create_task(client.watch())
+            try:
+                async with contextlib.aclosing(watched_blocks()) as watched:
+                    yield watched
+            finally:
+                watching.cancel()
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        raise ClientTooSlow("the client was too slow, while others waited") from error

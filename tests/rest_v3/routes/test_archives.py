@@ -14,6 +14,7 @@ from graph.rules.git import archives
 from rest_v3.app import RestApp
 from storage import tables
 from storage.git import output_streams
+from storage.git.protocol.process_slots import ClientTooSlow
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Api, app_of_profile
 from tests.support.git.git_history import commit_files, git
@@ -86,10 +87,20 @@ class TestArchive:
         response = await any_api.client.get(f"/api/v3{path_of(project, '.7z')}", headers={"PRIVATE-TOKEN": token_of(owner)})
         assert (response.status_code, response.json()) == (404, {"message": "404 Not Found"})
 
+    @pytest.mark.parametrize("others_wait", [False, True])
     async def test_the_process_ends_with_its_client(
-        self, api: Api, make: DataFactory, services: Services, owner: tables.User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        api: Api,
+        make: DataFactory,
+        services: Services,
+        owner: tables.User,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        others_wait: bool,
     ) -> None:
-        """A slow client makes git wait, with a bounded buffer; when the client disconnects git ends, and the slot is free again."""
+        """A slow client makes git wait, with a bounded buffer; when the client disconnects, or others wait for its slot, git ends."""
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_SECONDS", 0.05)
+        monkeypatch.setattr("storage.git.protocol.process_slots.SLOW_CLIENT_CHECK_SECONDS", 0.02)
         path = tmp_path / "large.git"
         git(tmp_path, "init", "-q", "--bare", "-b", "master", str(path))
         git(path, "update-ref", "refs/heads/master", commit_files(path, {f"{number}": bytes(2**20) for number in range(40)}))
@@ -130,8 +141,14 @@ class TestArchive:
         (process,) = started
         await asyncio.sleep(0.1)
         assert process.returncode is None and services.archive_limiter.running == 1
-        gone.set()
-        await asyncio.wait_for(request, 30)
+        if others_wait:
+            services.archive_limiter.waiting += 1
+            with pytest.raises(ClientTooSlow):
+                await asyncio.wait_for(request, 30)
+            services.archive_limiter.waiting -= 1
+        else:
+            gone.set()
+            await asyncio.wait_for(request, 30)
         assert process.returncode is not None and services.archive_limiter.running == 0
         assert sent < 4 * 2**20
 
