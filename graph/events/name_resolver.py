@@ -10,7 +10,7 @@ SLOW_SECONDS = 2.0
 """A name that takes longer is slow. The system gives a name up after some ten seconds, in which its thread cannot be ended."""
 MAX_FAST_LOOKUPS, MAX_SLOW_LOOKUPS = 32, 16
 MAX_THREADS = 128
-MAX_SLOW_NAMES = 10_000
+MAX_SLOW_NAMES = 1_000
 
 
 class NameResolver:
