@@ -7,6 +7,7 @@ changes its addresses in between (DNS rebinding) has no effect.
 import asyncio
 import contextlib
 import ipaddress
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -49,6 +50,9 @@ NON_PUBLIC_IPV6 = tuple(
     )
 )
 
+_HOST_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+"""A name that every client reads in the same way. Git decodes `%2e` in one, and would resolve another name than the one that was checked."""
+
 
 class InvalidHookUrl(Exception):
     """The URL is not allowed for hooks; the message gives the reason."""
@@ -90,6 +94,8 @@ def parse_hook_url(value: str, *, max_length: int) -> HookUrl:
         raise InvalidHookUrl("must begin with http:// or https://")
     if not host or (port is not None and not 0 < port < 65536):
         raise InvalidHookUrl("must contain a host")
+    if ":" not in host and _HOST_NAME.fullmatch(url.raw_host.decode("ascii")) is None:
+        raise InvalidHookUrl("must contain a host name of letters, digits, dots, hyphens and underscores")
     credentials = f"{url.username}:{url.password}" if url.userinfo else None
     stripped = str(url.copy_with(username=None, password=None, fragment=None) if url.userinfo or url.fragment else url)
     if len(stripped) > max_length:
@@ -129,6 +135,8 @@ class AddressGuard:
         host = url.raw_host.decode("ascii").strip("[]")
         found = _ip_literal(host)
         if found is None:
+            if _HOST_NAME.fullmatch(host) is None:
+                raise UnresolvableHost(f"{host} is not a host name")
             try:
                 found = await self._resolve(host, port_of(url))
             except (OSError, UnicodeError) as error:

@@ -43,6 +43,9 @@ BAD_URLS = [
     "http://hooks.exa\nmple/",
     "http://hooks.example/\x7f",
     "http://[::1/",
+    "http://hooks%2eexample/",
+    "http://127%2e0%2e0%2e1.hooks.example/",
+    "http://hooks.example;x/",
     "http://user@/x",
     "https://hooks.example/" + "x" * 1980,
     "https://hooks.example/" + "ü" * 500,
@@ -105,6 +108,12 @@ class TestGuard:
         guard = self.guard("8.8.8.8")
         with pytest.raises(ForbiddenAddress):
             await guard.addresses(httpx.URL(url))
+        assert self.asked == []
+
+    async def test_does_not_resolve_a_name_that_other_clients_decode(self) -> None:
+        """Git connects to `127.0.0.1.example` instead, and would resolve it itself. The URL may have been stored by an older version."""
+        with pytest.raises(UnresolvableHost):
+            await self.guard("8.8.8.8").addresses(httpx.URL("http://127%2e0%2e0%2e1.example/a.git"))
         assert self.asked == []
 
     @pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "017700000001", "localhost"])
