@@ -22,6 +22,8 @@ from storage.git.subprocesses import git_command
 
 CLONE_SECONDS = 3_600.0
 HEAD_SECONDS = 60.0
+MAX_OUTPUT_BYTES = 64 * 2**20
+"""Bytes that a git process may print, which is more than a million refs."""
 MAX_REASON_LENGTH = 500
 REFSPECS = ("+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*", "+refs/merge-requests/*:refs/merge-requests/*")
 DIGEST_FILE = "refs.digest"
@@ -185,7 +187,7 @@ class RepositoryMirrors:
         timer.start()
         try:
             with call_when_canceled(partial(git_command.kill_group, process)):
-                output, errors = process.communicate()
+                output, errors = git_command.communicate(process, limit=MAX_OUTPUT_BYTES + 1)
         finally:
             timer.cancel()
             if process.poll() is None:
@@ -195,6 +197,8 @@ class RepositoryMirrors:
         check_canceled()
         if process.returncode:
             raise CloneFailed(_find_reason(errors.decode("utf-8", "replace")) or f"git ended with {process.returncode}")
+        if len(output) > MAX_OUTPUT_BYTES:
+            raise CloneFailed(f"git {arguments[0]} printed more than {MAX_OUTPUT_BYTES:,} bytes")
         return output.decode("utf-8", "replace")
 
 

@@ -21,6 +21,8 @@ from storage.git.subprocesses import git_command
 
 IMPORT_SECONDS = 3_600.0
 LIST_SECONDS = 60.0
+MAX_HEAD_BYTES = 64 * 1024
+"""Bytes that are read of the list of refs named HEAD; that of the repository comes first."""
 MIN_BYTES_PER_SECOND = 1_000
 """A transfer that is slower than this for a minute ends."""
 SETTINGS = (
@@ -72,7 +74,7 @@ def import_remote(remote: RemoteRepository, target: Path, progress: ProgressCall
 def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
     """The branch that the remote HEAD names; None if it names none."""
     with _start(folder, remote, LIST_SECONDS, "ls-remote", "--symref", "--end-of-options", remote.url, "HEAD") as process:
-        stdout, stderr = process.communicate()
+        stdout, stderr = git_command.communicate(process, limit=MAX_HEAD_BYTES)
     if process.returncode:
         raise git_command.failure_of(stderr, process.returncode)
     # Only git's own line breaks: the name of a branch may contain others, such as U+2028.

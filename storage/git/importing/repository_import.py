@@ -15,6 +15,8 @@ ProgressCallback = Callable[[str, int, int], None]
 """Called with a phase ("receiving objects"), the number of completed steps, and the total number of steps."""
 
 REFSPECS = [f"+{folder}*:{folder}*" for folder in (BRANCHES, TAGS)]
+_MAX_LINE_BYTES = 4096
+"""Bytes of a line of git that are kept, the last ones; a line with the message of another host may have any length."""
 _PROGRESS_LINE = re.compile(rb"(?:remote: )?([A-Z][a-z]+ [a-z]+): +\d+% \((\d+)/(\d+)\)")
 _UPLOAD_PACK = "--upload-pack=GIT_GRAFT_FILE=/dev/null git-upload-pack"
 """The process that reads the source ignores its grafts, which hide the recorded parents of commits."""
@@ -92,11 +94,12 @@ def report_progress(process: subprocess.Popen[bytes], progress: ProgressCallback
     with process.stderr as stream:
         while block := os.read(stream.fileno(), 65536):
             *lines, rest = re.split(rb"[\r\n]", rest + block)
+            rest = rest[-_MAX_LINE_BYTES:]
             for line in lines:
                 if step := _PROGRESS_LINE.match(line):
                     if progress:
                         progress(step[1].decode().lower(), int(step[2]), int(step[3]))
                 elif line.strip():
-                    last_lines = [*last_lines[-19:], line]
+                    last_lines = [*last_lines[-19:], line[-_MAX_LINE_BYTES:]]
     process.wait()
     return [*last_lines, rest]

@@ -3,6 +3,7 @@
 import base64
 import errno
 import os
+import selectors
 import signal
 import subprocess
 import tempfile
@@ -17,6 +18,10 @@ from storage.git.subprocesses.limits import ProcessLimits
 
 TIMEOUT_SECONDS = 60.0
 """Default time limit of a command, enough for commands that touch only refs."""
+
+MAX_STDERR_BYTES = 64 * 1024
+"""Bytes of stderr that are kept, the last ones: another host decides how much git prints there."""
+_BLOCK_BYTES = 64 * 1024
 
 FSCK_LEVELS = ("badTimezone=ignore", "missingSpaceBeforeDate=ignore", "zeroPaddedFilemode=ignore")
 """Old histories have these defects, and git tools accept them."""
@@ -254,6 +259,30 @@ def start_fetch(
                 process.wait()
             if process.stderr is not None:
                 process.stderr.close()
+
+
+def communicate(process: "subprocess.Popen[bytes]", *, limit: int) -> tuple[bytes, bytes]:
+    """Waits for the end of a process that has no input. Returns the first `limit` bytes of its stdout, and the end of its stderr.
+
+    The rest is read and discarded, so that another host, which decides how much git prints, cannot fill the memory of this process.
+    """
+    assert process.stdout is not None and process.stderr is not None  # noqa: S101 - the caller reads both
+    stdout, stderr = bytearray(), bytearray()
+    with process.stdout, process.stderr, selectors.DefaultSelector() as selector:
+        for stream in (process.stdout, process.stderr):
+            selector.register(stream, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                block = os.read(key.fd, _BLOCK_BYTES)
+                if not block:
+                    selector.unregister(key.fileobj)
+                elif key.fileobj is process.stdout:
+                    stdout += block[: limit - len(stdout)]
+                else:
+                    stderr += block
+                    del stderr[:-MAX_STDERR_BYTES]
+    process.wait()
+    return bytes(stdout), bytes(stderr)
 
 
 def kill_group(process: "subprocess.Popen[bytes]") -> None:

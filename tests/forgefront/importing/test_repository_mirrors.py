@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from forgefront.importing import repository_mirrors
-from forgefront.importing.repository_mirrors import MirrorSource, RepositoryMirrors
+from forgefront.importing.repository_mirrors import CloneFailed, MirrorSource, RepositoryMirrors
+from tests.support.git.git_history import make_history
 from tests.support.waiting import wait_until
 
 
@@ -47,3 +48,11 @@ async def test_git_ends_with_a_caller_that_is_canceled(method: str, tmp_path: Pa
         assert connections == 1
     finally:
         server.close()
+
+
+async def test_a_list_of_refs_beyond_the_limit_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = make_history(tmp_path / "source.git", commits=1).path
+    monkeypatch.setattr(repository_mirrors, "_protocols_of", lambda _: "file")
+    monkeypatch.setattr(repository_mirrors, "MAX_OUTPUT_BYTES", 60)
+    with pytest.raises(CloneFailed, match="printed more than 60 bytes"):
+        await RepositoryMirrors(tmp_path, parallel=1).update(7, MirrorSource(str(source)))
