@@ -18,6 +18,8 @@ MAX_MASKED = 20_000
 """How much of a long string is searched for secrets. An example shows less, and no secret is longer than the rest."""
 _PAIR = re.compile(r"""(["']?)([\w.%-]{1,80})\1(\s{0,9}[:=]\s{0,9})("(?:[^"\\]|\\.)*"?|[^\s&"',;<>?=]+)""")
 """A name and its value, in JSON, a query or a text."""
+_USER_INFO = re.compile(r"//[^/@\s:]*:[^/@\s]+@")
+"""User and password of a URL. Only the first colon separates them, so no part of the string is read twice."""
 MIN_CREDENTIAL = 6
 """Shorter strings would mask parts of ordinary words."""
 
@@ -49,7 +51,7 @@ class ExampleMasker:
         if self._credentials is not None:
             text = self._credentials.sub(MASK, text)
         text = _PAIR.sub(self._mask_pair, text)
-        return self._mask_paths(re.sub(r"//[^/@\s]+:[^/@\s]+@", f"//{MASK}@", text))
+        return self._mask_paths(_USER_INFO.sub(f"//{MASK}@", text))
 
     def mask_value(self, value: Any, name: str = "", level: int = 0) -> Any:
         """A JSON value for an example: long strings, lists and objects are cut short."""

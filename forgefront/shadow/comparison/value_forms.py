@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from urllib.parse import parse_qsl, urlencode
 
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?\s?(?:Z|UTC|[+-]\d\d:?\d\d)?")
-_LINK = re.compile(r"<([^>]*)>\s*((?:;[^,]*)*)")
+_LINK = re.compile(r"<([^<>]*)>\s*((?:;[^,]*)*)")
+"""A URL of a Link header, which has no angle brackets, and its parameters. The time is proportional to the length."""
 SERVER = "//SERVER"
 
 
@@ -16,7 +17,10 @@ class AddressNormalizer:
     def __init__(self, hosts: Iterable[str], parameters: frozenset[str]) -> None:
         names = "|".join(re.escape(host) for host in sorted(set(hosts), key=lambda host: -len(host)) if host)
         self._pattern = re.compile(
-            rf"(?:https?|ssh|git|wss?)://(?:[^\s@/]+@)?(?:{names})(?::\d+)?(?=[/?#\s\"'>)]|$)|\b[\w.-]+@(?:{names}):(?!\d+/)", re.IGNORECASE
+            rf"(?:https?|ssh|git|wss?)://(?:[^\s@/]+@)?(?:{names})(?::\d+)?(?=[/?#\s\"'>)]|$)"
+            # Only from the beginning of a name: a long one without an address would be read again from each of its dots.
+            rf"|(?<![\w.-])[\w.-]+@(?:{names}):(?!\d+/)",
+            re.IGNORECASE,
         )
         self._has_hosts = bool(names)
         self._parameters = parameters
@@ -44,7 +48,7 @@ class AddressNormalizer:
             url = self.normalize_url(value)
             return url.removeprefix(SERVER)
         if name == "content-type":
-            return re.sub(r"\s*;\s*", "; ", value).lower()
+            return "; ".join(part.strip() for part in value.split(";")).lower()
         return self.normalize(value)
 
 

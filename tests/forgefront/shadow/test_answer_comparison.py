@@ -10,13 +10,16 @@ import pytest
 
 from forgefront.shadow.comparison.answer_comparison import AnswerComparison, IncomparableError
 from forgefront.shadow.comparison.comparison_rules import ComparisonRules, RulesError
+from forgefront.shadow.comparison.example_masking import ExampleMasker
 from forgefront.shadow.comparison.id_map import IdMap, UnknownIdError
 from forgefront.shadow.comparison.json_comparison import MAX_DIFFERENCES
 from forgefront.shadow.comparison.json_paths import JsonPath, JsonPathError, format_place
 from forgefront.shadow.comparison.shadow_client import ShadowAnswer
+from forgefront.shadow.comparison.value_forms import AddressNormalizer
 from forgefront.shadow.exchanges import Exchange
 from forgefront.shadow.settings import ShadowSettings
 from rest_v3.old_ids import InvalidOldIds, OldIds
+from tests.support.growth import MAX_LINEAR_GROWTH, time_growth
 
 JSON = [("Content-Type", "application/json")]
 ROUTE = "GET /api/v3/projects"
@@ -149,6 +152,19 @@ class TestKnownDifferences:
         assert compare([], [], old_headers=old, new_headers=changed, rules='[[ignore]]\nheader = "X-Total"\nreason = "r"') == [
             ("header", "link")
         ]
+
+    @pytest.mark.parametrize("piece", ["<", "a.", "a-", "; ", " ", "://", "<x>;"])
+    def test_long_values_take_linear_time(self, piece: str) -> None:
+        addresses = AddressNormalizer(["forge.example"], frozenset())
+        for name in ("link", "content-type", "location", "other"):
+            growth = time_growth(lambda text, name=name: addresses.normalize_header(name, f"@{text}"), piece)  # type: ignore[misc]
+            assert growth < MAX_LINEAR_GROWTH, name
+
+    @pytest.mark.parametrize("piece", ["a:", ":", "%.", "/ci/api/v1/", 'a="', "//"])
+    def test_secrets_of_long_strings_are_masked_in_linear_time(self, piece: str) -> None:
+        rules = ComparisonRules.read()
+        masker = ExampleMasker(rules, Exchange("GET", "/", []), masks_values=False)
+        assert time_growth(lambda text: masker.mask_text(f"//{text}"), piece) < MAX_LINEAR_GROWTH
 
     def test_rules_ignore_places(self) -> None:
         old, new = {"a": {"b": [{"c": 1}]}, "d": 1, "last_sign_in_at": "x"}, {"a": {"b": [{"c": 2}]}, "d": 2, "last_sign_in_at": "y"}
