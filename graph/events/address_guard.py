@@ -51,7 +51,7 @@ NON_PUBLIC_IPV6 = tuple(
 )
 
 _HOST_NAME = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
-"""A name that every client reads in the same way. Git decodes `%2e` in one, and would resolve another name than the one that was checked."""
+"""A name that every client reads in the same way: git decodes `%2e`, and would resolve another name than the one that was checked."""
 
 
 class InvalidHookUrl(Exception):

@@ -31,6 +31,7 @@ from graph.rules.permissions.policy import Action, require
 from storage import tables
 from storage.git import trees
 from storage.git.commit_writer import CommitSignature, write_commit_of_tree
+from storage.git.diffs.special_files import InvalidContent, check_contents
 from storage.git.diffs.tree_changes import InvalidPath, PathTaken, TreeChange, check_path, write_tree
 from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.refs.ref_names import BRANCHES, NULL_ID
@@ -188,6 +189,7 @@ async def _prepare(
             if (error := _find_error(action, found[action.path])) is not None:
                 raise error
             changes.append(TreeChange(action.path, action.content, entry[1] if entry else None))
+        check_contents((action.path, action.content) for action in actions if action.content is not None)
         tree = write_tree(repository, head, changes)
         return write_commit_of_tree(repository, [head] if head else [], tree, message, signature), found
 
@@ -196,6 +198,8 @@ async def _prepare(
         updates = await ref_updates.prepare_updates(context.services, project_id, [RefCommand(BRANCHES + branch, head, new)], since=since)
     except PathTaken as error:
         raise Taken("path", "The path is a directory, or a part of it is a file") from error
+    except InvalidContent as error:
+        raise Invalid("content", "Git refuses .gitmodules and .gitattributes with such content, which can harm clients") from error
     except (NotARepository, UnknownCommit, GitCommandError) as error:
         log.warning("commit could not be prepared", project_id=project_id, error=str(error), request_id=context.request_id)
         raise UnreadableRepository from error

@@ -19,7 +19,7 @@ from storage.git.trees import MAX_DEPTH
 
 _ANY_OID = pygit2.Oid(hex="1" * 40)
 _TREE_MODE = "40000"
-_IGNORED_BY_MACOS = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
+IGNORED_BY_MACOS = re.compile("[\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff]")
 """Characters that the file system of macOS ignores in names."""
 
 
@@ -50,7 +50,7 @@ def check_path(path: str) -> None:
         raise InvalidPath(path)
     try:
         # libgit2 checks the names for Windows too, but those for macOS only there.
-        pygit2.Index().add(pygit2.IndexEntry(_IGNORED_BY_MACOS.sub("", path), _ANY_OID, FileMode.BLOB))
+        pygit2.Index().add(pygit2.IndexEntry(IGNORED_BY_MACOS.sub("", path), _ANY_OID, FileMode.BLOB))
     except (pygit2.GitError, ValueError, OSError) as error:
         raise InvalidPath(path) from error
 

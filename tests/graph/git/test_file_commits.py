@@ -55,6 +55,31 @@ class TestCreateCommit:
         assert await ask.codes(CREATE, owner, input=of(project, actions[0], branch="..")) == ["INVALID"]
         assert git(path, "rev-parse", "master") == made["commit"]["oid"]
 
+    @pytest.mark.parametrize(
+        ("file", "content"),
+        [
+            (".gitmodules", '[submodule "x"]\n\tpath = x\n\turl = --upload-pack=id\n'),
+            ("deep/.GITmodules", '[submodule "../../x"]\n\tpath = x\n\turl = ../y\n'),
+            ("GITMOD~1", '[submodule "x"]\n\tpath = -x\n\turl = ../y\n'),
+            (".gitm\u200codules", '[submodule "x"]\n\tpath = x\n\tupdate = !id\n'),
+            (".gitattributes", "a" * 3000 + " text\n"),
+        ],
+    )
+    async def test_rejects_what_git_refuses_in_a_push(
+        self, ask: Ask, make: DataFactory, services: Services, file: str, content: str
+    ) -> None:
+        """Nobody who checks objects could clone the repository, and clients that do not could run commands of the author."""
+        project = await make.project(owner=(owner := await make.user()))
+        fine = {"action": "CREATE", "path": ".gitmodules", "content": '[submodule "x"]\n\tpath = x\n\turl = ../y\n'}
+        assert await ask.codes(CREATE, owner, input=of(project, fine)) == []
+        head = git(services.repositories.path_of(project.id), "rev-parse", "master")
+        kind = "UPDATE" if file == fine["path"] else "CREATE"
+
+        refused = (await ask.data(CREATE, owner, input=of(project, {"action": kind, "path": file, "content": content})))["createCommit"]
+
+        assert [(each["field"], each["code"]) for each in refused["userErrors"]] == [("content", "INVALID")]
+        assert git(services.repositories.path_of(project.id), "rev-parse", "master") == head
+
     async def test_removing_the_last_file_leaves_an_empty_tree(self, ask: Ask, make: DataFactory, services: Services) -> None:
         owner = await make.user()
         project = await make.project(owner=owner)

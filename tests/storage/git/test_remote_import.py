@@ -19,7 +19,7 @@ LINE = b"x" * 4 * 2**20
 class LoudHandler(BaseHTTPRequestHandler):
     """Answers with an error message of one long line, which git prints."""
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:
         self.send_response(404)
         self.send_header("Content-Type", "text/plain")
         self.send_header("Content-Length", str(len(LINE)))
@@ -52,7 +52,7 @@ def start(script: str) -> "subprocess.Popen[bytes]":
 
 def test_an_error_message_of_any_length_takes_bounded_memory(loud_host: int, traced: None, tmp_path: Path) -> None:
     remote = RemoteRepository(f"http://loud.invalid:{loud_host}/a.git", "loud.invalid", loud_host, ["127.0.0.1"])
-    with pytest.raises(git_command.GitCommandError, match="loud.invalid"):
+    with pytest.raises(git_command.GitCommandError, match=r"loud\.invalid"):
         import_remote(remote, tmp_path / "a.git", lambda *_: None)
     assert tracemalloc.get_traced_memory()[1] < len(LINE) // 2
 
