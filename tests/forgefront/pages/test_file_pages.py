@@ -232,6 +232,8 @@ async def test_a_reporter_reads_directories_and_files(site: FilesSite) -> None:
     ):
         await site.visit(address("files", name), "guest")
         await page.wait_for_text(text)
+    await site.visit(address("blame", "order.js"), "guest")
+    await page.wait_for_text("invisible characters")
     for name, width in (("image.svg", 9), ("image.png", 2)):
         await site.visit(address("files", name), "guest")
         await page.wait_for(f"document.querySelector('.image img')?.naturalWidth === {width}")

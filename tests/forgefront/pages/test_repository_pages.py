@@ -184,15 +184,16 @@ async def test_a_snippet_is_created_changed_and_deleted(site: SettingsSite) -> N
     await page.click("article details summary")
     await page.wait_for("document.querySelector('article [name=title]').value.startsWith('<img')")
     await page.evaluate("document.querySelector('article [name=content]').select()")
-    await page.type("two")
+    await page.type("two\u202e")
     await page.evaluate("document.querySelector('article [name=visibility]').value = 'PUBLIC'")
     await site.submit("Edit the snippet")
-    await page.wait_for("document.querySelector('pre').innerText === 'two'")
-    assert await snippets() == [{"title": HOSTILE, "fileName": "one.html", "content": "two", "visibility": "PUBLIC"}]
+    await page.wait_for("document.querySelector('pre').innerText === 'two\u202e'")
+    await page.wait_for_text("This snippet has invisible characters")
+    assert await snippets() == [{"title": HOSTILE, "fileName": "one.html", "content": "two\u202e", "visibility": "PUBLIC"}]
 
     await site.visit(f"/{PATH}/snippets", "mei")
     await page.click(".entry a[href*='/snippets/']")
-    await page.wait_for("document.querySelector('pre')?.innerText === 'two'")
+    await page.wait_for("document.querySelector('pre')?.innerText === 'two\u202e'")
     assert await page.evaluate("document.querySelectorAll('article details, article .danger').length") == 0
     path = await page.evaluate("location.pathname")
     await site.visit(path, "guest")

@@ -228,13 +228,15 @@ class TestThreads:
         await page.evaluate(
             "[...document.querySelectorAll('#file-2 form button')].find(each => each.innerText === 'Suggest a change').click()"
         )
-        await page.type("added = 2")
+        await page.type("added = 2  # \u202e")
         await site.press_with_control("Enter")
         await page.wait_for("document.querySelector('#file-2 .suggestion')")
-        assert await page.evaluate(TEXTS.format("#file-2 .suggestion .text")) == ["added = 1", "added = 2"]
+        assert await page.evaluate(TEXTS.format("#file-2 .suggestion .text")) == ["added = 1", "added = 2  # \u202e"]
+        # What it commits may differ from what its reader sees.
+        assert "invisible characters" in await page.evaluate("document.querySelector('#file-2 .suggestion').innerText")
         await page.click("#file-2 .suggestion button")
         await page.wait_for("document.querySelector('.suggestion figcaption')?.innerText.startsWith('Applied as ')")
-        assert b"added = 2\n" in (await site.content("shop.py", "topic") or b"")
+        assert "added = 2  # \u202e\n".encode() in (await site.content("shop.py", "topic") or b"")
         await site.commit("mei", "topic", {"action": "UPDATE", "path": "shop.py", "content": "".join(CHANGED)})
 
 

@@ -6,7 +6,11 @@ import { colours } from "./syntax.js";
 const PAGE_LINES = 3000;
 const RANGE = /^#?L?(\d+)(?:-L?(\d+))?$/;
 // Characters that change the order in which others are shown, so that a text can look like another one.
-export const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
+const REORDERING = /[\u202A-\u202E\u2066-\u2069]/;
+
+/** The warning of a text that may read differently from what programs see, or null. */
+export const orderWarning = (text, lead = "These lines have") =>
+  REORDERING.test(text) ? h("p.wrong", null, `${lead} invisible characters that change the order of the text: it may read differently from what programs see.`) : null;
 
 /** The lines of a text, and `goTo(hash)`, which marks lines and scrolls to them; it returns whether there are such lines. */
 export function lines(text, name = "") {
@@ -54,7 +58,7 @@ export function lines(text, name = "") {
   return {
     count: all.length,
     element: [
-      REORDERING.test(text) ? h("p.wrong", null, "This file has invisible characters that change the order of its text: it may read differently from what programs see.") : null,
+      orderWarning(text, "This file has"),
       h("div.code", null, shown, rest),
     ],
     goTo,

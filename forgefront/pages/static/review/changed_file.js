@@ -1,7 +1,7 @@
 // The changed lines of one file, in one column or side by side, with syntax colours and more context on request.
 
 import { h, replace } from "../dom.js";
-import { REORDERING } from "../repository/lines.js";
+import { orderWarning } from "../repository/lines.js";
 import { colours } from "../repository/syntax.js";
 import { keepTyping, moveByKeys } from "./line_threads.js";
 import { cut, hunksOf, markWords, pairs } from "./lines.js";
@@ -42,7 +42,7 @@ export function changedFile(entry, { read, threads = null }) {
     if (!hidden) box.append(...gap(hunks.length, wrong));
     if (threads) moveByKeys(box);
     return keepTyping(element, () => replace(element, wrong,
-      REORDERING.test(entry.diff) ? h("p.wrong", null, "These lines have invisible characters that change the order of their text: they may read differently from what programs see.") : null, box,
+      orderWarning(hunks.flatMap(({ lines }) => lines.map(({ text: line }) => line)).join("")), box,
       hidden ? h("button.more", { type: "button", onclick: () => ((shown = Infinity), draw()) }, `Show ${hidden} more lines`) : null,
       entry.tooLarge ? h("p.quiet", null, "The diff is too large to be shown completely.") : null, threads?.rest()));
   }

@@ -3,6 +3,7 @@
 import { address } from "../address.js";
 import { doing } from "../discussion.js";
 import { h } from "../dom.js";
+import { orderWarning } from "../repository/lines.js";
 import { cut, markWords } from "./lines.js";
 
 /** Shows the suggestions of a note in its `element`. `done()` is called after one was applied. */
@@ -26,7 +27,7 @@ function box(page, note, { index, oldText, newText, firstLine, appliedOid, viewe
   });
   else if (firstLine === null) foot = "The lines have changed since.";
   return h("figure.suggestion", { "aria-label": "Suggested change" },
-    h("div.diff-lines", { tabindex: 0, role: "group", "aria-label": "Lines of the suggestion" }, lines.map(row)),
+    h("div.diff-lines", { tabindex: 0, role: "group", "aria-label": "Lines of the suggestion" }, lines.map(row)), orderWarning(`${oldText}${newText}`),
     wrong, foot ? h("figcaption", null, foot) : null);
 }
 

@@ -4,6 +4,7 @@ import { answer, doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { ago, more, person } from "../parts.js";
 import { draftNames } from "../repository/drafts.js";
+import { orderWarning } from "../repository/lines.js";
 import { note, showNotes } from "../work/notes.js";
 import { hunksOf } from "./lines.js";
 import { showSuggestions } from "./suggestions.js";
@@ -119,8 +120,9 @@ function title({ author, createdAt, position, currentLine, isResolved, resolvedB
 function excerpt(diff) {
   const lines = hunksOf(diff).flatMap((hunk) => hunk.lines);
   const number = (value) => h("span.number", { "data-number": value });
-  return h("div.diff-lines.excerpt", { tabindex: 0, role: "group", "aria-label": "Lines of the diff" },
+  const shown = h("div.diff-lines.excerpt", { tabindex: 0, role: "group", "aria-label": "Lines of the diff" },
     lines.map(({ kind, text, before, after }) => h(`div.line.${kind}`, null, number(before), number(after), h("span.text", null, text || " "))));
+  return [orderWarning(diff), shown];
 }
 
 /** A box that hides everything but unresolved threads in `element` while it is checked. */

@@ -8,6 +8,7 @@ import { ago, more, person } from "../parts.js";
 import { projectCrumbs } from "../project/crumbs.js";
 import { save } from "../project/downloads.js";
 import { snippetForm } from "../project/snippet_form.js";
+import { orderWarning } from "../repository/lines.js";
 import { goToNote, note } from "../work/notes.js";
 
 export async function open(page) {
@@ -26,6 +27,7 @@ export async function open(page) {
     h("article.reading", null,
       h("h1", null, snippet.title),
       h("div.facts", null, h("span.quiet", null, snippet.fileName), person(snippet.author), ago(snippet.createdAt), h("span.tag", null, snippet.visibility.toLowerCase())),
+      orderWarning(snippet.content, "This snippet has"),
       h("pre.output", { tabindex: 0 }, snippet.content),
       controls(page, { path, id }, snippet),
       notes,

@@ -6,7 +6,7 @@ import { errorIn } from "../../graph.js";
 import { ago, avatar, empty } from "../../parts.js";
 import { blameAddress, fileAddress, historyAddress } from "../../repository/addresses.js";
 import { pathBar, refChoice, showFiles } from "../../repository/file_bar.js";
-import { pieces } from "../../repository/lines.js";
+import { orderWarning, pieces } from "../../repository/lines.js";
 import { styles } from "../../repository/styles.js";
 import { colours } from "../../repository/syntax.js";
 
@@ -55,7 +55,7 @@ function lines(path, ref, blob) {
     coloured = found;
     if (found) for (const [each, code] of parts) code.replaceChildren(...text(each.startLine, each.lineCount));
   }).catch(() => {});
-  return h("div.blame-view", null, list, rest);
+  return h("div.blame-view", null, orderWarning(blob.text, "This file has"), list, rest);
 }
 
 function range(path, ref, blob, { startLine, lineCount, oid, previousOid, previousPath, commit }, code) {
