@@ -88,9 +88,10 @@ def _find_head(folder: Path, remote: RemoteRepository) -> str | None:
 def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Runs a git command that connects to the remote host; it is killed after `seconds` and at the end of the block."""
     addresses = ",".join(f"[{address}]" if ":" in address else address for address in remote.addresses)
-    settings = (*SETTINGS, f"http.curloptResolve={remote.host}:{remote.port}:{addresses}")
+    # An IPv6 address needs no resolution, and curl cannot parse it as a name.
+    resolution = () if ":" in remote.host else (f"http.curloptResolve={remote.host}:{remote.port}:{addresses}",)
     process = git_command.start_process(
-        git_command.command(folder, *arguments, settings=settings),
+        git_command.command(folder, *arguments, settings=(*SETTINGS, *resolution)),
         {**git_command.environment(), **git_command.authorities(), "GIT_ALLOW_PROTOCOL": "http:https", **_credential_environment(remote)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE if arguments[0] == "ls-remote" else subprocess.DEVNULL,

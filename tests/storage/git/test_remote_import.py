@@ -72,3 +72,9 @@ def test_communicate_returns_the_beginning_of_the_output_and_the_end_of_the_erro
     assert output == b"begin\0\0"
     assert (errors[-4:], len(errors)) == (b"\0end", git_command.MAX_STDERR_BYTES)
     assert process.returncode == 3
+
+
+def test_an_ipv6_address_is_connected_to(tmp_path: Path) -> None:
+    remote = RemoteRepository("http://[::1]:9/a.git", "::1", 9, ["::1"])
+    with pytest.raises(git_command.GitCommandError, match="port 9"):
+        import_remote(remote, tmp_path / "a.git", lambda *_: None)
