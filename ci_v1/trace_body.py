@@ -11,8 +11,8 @@ import re
 import tempfile
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
-from urllib.parse import unquote_to_bytes
 
+from graph.http.percent_encoding import decode_percent
 from rest_v3.endpoints.file_uploads import ClientDisconnected
 from rest_v3.errors import error_response
 from rest_v3.requests.bodies import MAX_FORM_BODY_BYTES, AcceptedNames, MalformedRequestError, MultipartForm, Receive, parse_body
@@ -308,10 +308,11 @@ class FormTraceParser(_BodyParser):
                 name = re.match(rb"[^=&]*+[=&]", data)
                 if name is None:
                     self._unread = data
-                    if len(data) > MAX_FORM_BODY_BYTES:
+                    if len(data) > PIECE_BYTES:
+                        # It is read again with each chunk.
                         raise MalformedRequestError(error_response(413))
                     return
-                self._in_trace = unquote_to_bytes(name.group()[:-1]) == TRACE_FIELD.encode() and name.group().endswith(b"=")
+                self._in_trace = decode_percent(name.group()[:-1]) == TRACE_FIELD.encode() and name.group().endswith(b"=")
                 self._at_name = name.group().endswith(b"&")
                 if self._in_trace:
                     self._spool.clear()
@@ -339,7 +340,7 @@ class FormTraceParser(_BodyParser):
         if not final and b"%" in value[-2:]:
             cut = value.rindex(b"%")
         if not self._spool.is_full:
-            self._spool.write(self._decoder.decode(unquote_to_bytes(value[:cut].replace(b"+", b" ")), final))
+            self._spool.write(self._decoder.decode(decode_percent(value[:cut].replace(b"+", b" ")), final))
         return value[cut:]
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Generic, TypeVar
-from urllib.parse import unquote_to_bytes
+
+from graph.http.percent_encoding import decode_percent
 
 T = TypeVar("T")
 
@@ -129,9 +130,7 @@ def split_path(raw: bytes) -> list[str]:
 
 
 def _decode_segment(segment: bytes) -> str:
-    if b"%" in segment:
-        segment = unquote_to_bytes(segment)
-    return segment.decode("utf-8", "replace")
+    return decode_percent(segment).decode("utf-8", "replace")
 
 
 def path_segments(scope: Mapping[str, Any], base: str = "/api/v3") -> list[str]:

@@ -7,13 +7,13 @@ cannot be parsed: more than 1 MiB, more than 1,000 fields, deeper than 64 levels
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 import orjson
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from graph.http import bodies
+from graph.http.percent_encoding import decode_percent
 from rest_v3.errors import ErrorResponse, error_response
 
 MAX_FORM_BODY_BYTES = 2**20
@@ -103,9 +103,7 @@ def parse_pairs(encoded: bytes) -> list[tuple[str, str]]:
 def _unquote(part: bytes) -> str:
     if b"+" in part:
         part = part.replace(b"+", b" ")
-    if b"%" in part:
-        part = unquote_to_bytes(part)
-    return part.decode()
+    return decode_percent(part).decode()
 
 
 async def read_body(receive: Receive, declared: bytes | None, max_bytes: int = MAX_FORM_BODY_BYTES) -> bytes | None:

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import httpx
 import pytest
 
-from ci_v1.trace_body import TraceSpool, read_trace_body
+from ci_v1.trace_body import PIECE_BYTES, TraceSpool, read_trace_body
 from graph.context import Services
 from rest_v3.requests.bodies import AcceptedNames, MalformedRequestError
 from storage import tables
@@ -106,6 +106,12 @@ class TestForms:
 
         assert sent == {"token": "t&ö", "state": "success"}
         assert found == stored_as(trace.encode("utf-8", "replace").decode())
+
+    async def test_a_name_of_many_chunks_is_limited(self) -> None:
+        """It is searched for its end with each chunk."""
+        with pytest.raises(MalformedRequestError) as caught:
+            await read(b"x" * (PIECE_BYTES + 2), "application/x-www-form-urlencoded", cuts=[PIECE_BYTES])
+        assert caught.value.response.status == 413
 
     @settings(deadline=None)
     @given(ANY_TEXT, CUTS)

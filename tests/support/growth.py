@@ -10,10 +10,11 @@ MAX_LINEAR_GROWTH = 4 * FACTOR
 
 def time_growth(work: Callable[[str], object], piece: str, *, length: int = 4_000) -> float:
     """The factor by which the processor time grows if the string of repeated pieces is FACTOR times as long."""
-    return _min_seconds(work, piece, length * FACTOR) / _min_seconds(work, piece, length)
+    return min_seconds(work, piece, length * FACTOR) / min_seconds(work, piece, length)
 
 
-def _min_seconds(work: Callable[[str], object], piece: str, length: int) -> float:
+def min_seconds(work: Callable[[str], object], piece: str, length: int) -> float:
+    """The processor time for a string of repeated pieces, the shortest of three times."""
     text, seconds = piece * (length // len(piece)), list[float]()
     for _ in range(3):
         start = time.thread_time()
