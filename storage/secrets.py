@@ -34,6 +34,9 @@ KEY_BYTES = 32
 MAC_BYTES = 32
 """The length of the HMAC-SHA256 at the end of a ciphertext."""
 
+MAX_WAITING_PASSWORDS = 20
+"""Passwords that may be verified or wait for it, which takes about a second. Anybody may send more than can be verified."""
+
 T = TypeVar("T")
 
 
@@ -45,16 +48,22 @@ class InvalidKey(ValueError):
     """The instance's secret key is not 32 bytes in base64."""
 
 
+class PasswordsBusy(Exception):
+    """Too many passwords wait to be verified."""
+
+
 class Passwords:
     """Hashes and verifies passwords with argon2id (RFC 9106, its low-memory parameters unless others are given).
 
     One hash takes about 90 ms and 64 MiB, so at most `max_concurrent` run at once, in their own threads; the others are
-    queued without blocking the event loop.
+    queued without blocking the event loop. More than MAX_WAITING_PASSWORDS are not verified: all callers would wait until their
+    time limits, and nobody could sign in while somebody tries passwords.
     """
 
     def __init__(self, hasher: PasswordHasher | None = None, *, max_concurrent: int = 2) -> None:
         self._hasher = hasher or PasswordHasher()
         self._threads = ThreadPoolExecutor(max_concurrent, thread_name_prefix="passwords")
+        self._verifying = 0
         self._dummy = self._make_dummy_hash()
 
     async def hash(self, password: str) -> str:
@@ -65,9 +74,15 @@ class Passwords:
         """Returns whether `password` is the one that was hashed.
 
         Without a hash (no such user, or a user without a password), and with one that is not argon2's, it returns False
-        after the same work, so that the response time does not reveal whether an account exists.
+        after the same work, so that the response time does not reveal whether an account exists. Raises PasswordsBusy.
         """
-        return await self._run_in_thread(lambda: self._matches(hash, password))
+        if self._verifying >= MAX_WAITING_PASSWORDS:
+            raise PasswordsBusy
+        self._verifying += 1
+        try:
+            return await self._run_in_thread(lambda: self._matches(hash, password))
+        finally:
+            self._verifying -= 1
 
     def close(self) -> None:
         """Stops the threads when their current work is done; queued work is canceled."""

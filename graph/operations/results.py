@@ -14,6 +14,7 @@ from graph.served_files import ServedFile
 from storage.database.engine import describe_error, is_unavailable
 from storage.database.text_budget import TextLimitExceeded
 from storage.disk_full import is_disk_full as is_disk_full
+from storage.secrets import PasswordsBusy
 
 ANSWER_TOO_LARGE_MESSAGE = (
     f"The answer exceeds the limit of {MAX_ANSWER_BYTES // 2**20} MiB. Request fewer rows, or leave out long fields such as `description`."
@@ -76,6 +77,8 @@ def to_operation_error(error: BaseException, request_id: str) -> OperationError:
     """Converts an exception to an OperationError. Unexpected exceptions are logged and masked as Internal."""
     if isinstance(error, OperationError):
         return error
+    if isinstance(error, PasswordsBusy):
+        return Unavailable("Too many people are signing in; try again in a moment.")
     if isinstance(error, TextLimitExceeded):
         return LimitExceeded(ANSWER_TOO_LARGE_MESSAGE)
     if is_unavailable(error):

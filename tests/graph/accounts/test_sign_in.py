@@ -1,6 +1,7 @@
 """Signing in through the graph."""
 
 import asyncio
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from graph.context import Services
 from graph.operations.execution import OperationResult
 from graph.rules.accounts.failure_limiter import FailureLimiter
 from storage import tables
-from storage.secrets import Passwords
+from storage.secrets import MAX_WAITING_PASSWORDS, Passwords
 from storage.tables import UserState
 from tests.make import DataFactory, token_of
 from tests.support.api_clients import Ask
@@ -64,6 +65,28 @@ async def test_returns_the_token_for_a_username_or_the_primary_address(ask: Ask,
     assert payload["user"]["email"] == "ada@example.org"
     assert payload["user"]["privateToken"] == token_of(ada)
     assert payload["user"]["currentSignInAt"] is not None
+
+
+async def test_is_unavailable_while_too_many_passwords_wait_and_counts_no_failure(
+    ask: Ask, ada: tables.User, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may send more passwords than can be verified: without a limit everybody would wait until the time limit."""
+    gate = threading.Event()
+    monkeypatch.setattr(services.passwords, "_matches", lambda *_: gate.wait(10) and False)
+    guesses = [asyncio.create_task(sign_in(ask, f"guess{number}")) for number in range(MAX_WAITING_PASSWORDS + 5)]
+    done, waiting = await asyncio.wait(guesses, return_when=asyncio.FIRST_COMPLETED)
+    while len(done) < 5:
+        more, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        done |= more
+    refused = [each.result().errors[0] for each in done]
+    assert [(str(each.code), each.retry_after) for each in refused] == [("UNAVAILABLE", 2)] * 5
+    assert user_error_codes(await sign_in(ask, "ada")) == ["UNAVAILABLE"]
+    gate.set()
+    assert {str(result.errors[0].code) for result in await asyncio.gather(*waiting)} == {"UNAUTHENTICATED"}
+    monkeypatch.undo()
+
+    assert (await sign_in(ask, "ada")).errors == []
+    assert len(services.sign_in_failures) == MAX_WAITING_PASSWORDS
 
 
 async def test_stores_the_sign_in_time(ask: Ask, make: DataFactory, ada: tables.User) -> None:
