@@ -47,8 +47,8 @@ def _open_closed_streams() -> None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
-class Program(TyperGroup):
-    """All commands. A command whose output cannot be written because the disk is full ends with a message."""
+class CommandGroup(TyperGroup):
+    """The group of all commands. A command whose output cannot be written because the disk is full ends with a message."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         _open_closed_streams()
@@ -63,7 +63,7 @@ class Program(TyperGroup):
 
 main = typer.Typer(
     name="forgefront",
-    cls=Program,
+    cls=CommandGroup,
     no_args_is_help=True,
     # A traceback with the values of all variables would show secrets.
     pretty_exceptions_enable=False,

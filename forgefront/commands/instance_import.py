@@ -92,7 +92,7 @@ def import_instance(
     """Import an instance through its REST interface, v3 or v4, and its repositories through git.
 
     Run it again at any time: it goes on where it was, brings what changed, and doubles nothing. Exit codes: 0 everything was taken, 3 the
-    report lists things that were left behind, 1 failed, 130 interrupted, 143 terminated.
+    report lists items that were left behind, 1 failed, 130 interrupted, 143 terminated.
     """
     logs.configure("text", "error")
     # When the first error or Ctrl-C ends what runs side by side, the pool reports each statement that was cut off.
@@ -119,7 +119,7 @@ def import_instance(
             report.write_text(found.as_html(), encoding="utf-8")
         if found.counts:
             _print_report(found, as_json)
-    if found.left_behind:
+    if found.omissions:
         raise typer.Exit(EXIT_INCOMPLETE)
 
 

@@ -226,10 +226,10 @@ def execute(
 
             def handle_signals(execution: BuildExecution) -> None:
                 for number in (signal.SIGINT, signal.SIGTERM):
-                    asyncio.get_running_loop().add_signal_handler(number, execution.give_back)
+                    asyncio.get_running_loop().add_signal_handler(number, execution.return_build)
 
             outcome = await run_local_build(build, top, service, executor, Path(name), handle_signals)
-        ended = "stopped" if outcome is BuildOutcome.GIVEN_BACK else outcome.value
+        ended = "stopped" if outcome is BuildOutcome.RETURNED else outcome.value
         if as_json:
             print_result({"name": job, "ended": ended, "artifacts": [str(path) for path in service.artifacts]}, True)
         return outcome is BuildOutcome.PASSED

@@ -80,8 +80,8 @@ class AccountImporter:
                 self.namespace_ids[(namespace.text("path") or "").lower()] = namespace.id
         self.run.report.counts.pop("namespaces")
 
-    def learn_namespace(self, project: SourceEntity) -> None:
-        """Remembers the personal namespace of a project, for sources that do not list namespaces."""
+    def record_namespace(self, project: SourceEntity) -> None:
+        """Records the personal namespace of a project, for sources that do not list namespaces."""
         namespace, owner = project.entity("namespace"), project.entity("owner")
         if namespace.id is not None and owner.text("username") and owner.text("username") == namespace.text("path"):
             self.namespace_ids.setdefault((owner.text("username") or "").lower(), namespace.id)
@@ -179,7 +179,9 @@ class AccountImporter:
             async for source_id in self.run.target.list_source_ids(identity_kind):
                 current = members.get(source_id.partition("/")[0])
                 if current is not None and source_id not in current:
-                    self.run.report.leave(kind, source_id, "was removed on the old server, and is still a member here: remove them by hand")
+                    self.run.report.record_omission(
+                        kind, source_id, "was removed on the old server, and is still a member here: remove them by hand"
+                    )
 
     async def import_system_hooks(self) -> None:
         path = self.run.source.path("system_hooks")
@@ -206,22 +208,22 @@ def report_parts_of_user(report: ImportReport, user: SourceEntity) -> None:
     """Reports what is left behind of a user who is imported."""
     identities = user.fields.get("identities")
     if isinstance(identities, list) and len(identities) > 1:
-        report.leave("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")
+        report.record_omission("users", f"/users/{user.id}", f"{len(identities) - 1} further directory identities: a user has one here")
     if user.boolean("external"):
         reason = "its limits: an external user would see internal projects here, and is blocked until an administrator decides"
-        report.leave("users", f"/users/{user.id}", reason)
+        report.record_omission("users", f"/users/{user.id}", reason)
     if user.boolean("two_factor_enabled"):
-        report.leave("users", f"/users/{user.id}", "the second factor: it is set up again")
+        report.record_omission("users", f"/users/{user.id}", "the second factor: it is set up again")
 
 
 def report_place_of_group(report: ImportReport, where: str, group: SourceEntity) -> None:
     if "/" in (group.text("full_path") or ""):
-        report.leave("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")
+        report.record_omission("groups", where, f"its place in {group.text('full_path')}: groups here do not nest")
 
 
 def report_end_of_member(report: ImportReport, kind: str, where: str, member: SourceEntity) -> None:
     if expires_on := member.day("expires_at"):
-        report.leave(kind, where, f"its end on {expires_on}: remove the member by hand then")
+        report.record_omission(kind, where, f"its end on {expires_on}: remove the member by hand then")
 
 
 def _map_further_email(user: SourceEntity, email: SourceEntity) -> Item | None:

@@ -103,7 +103,7 @@ class BuildFileBatch:
 
     def _record(self, error: SourceSkipped, kind: str, path: str) -> None:
         if isinstance(error, SourceMissing):
-            self.run.report.leave(kind, path, error.reason)
+            self.run.report.record_omission(kind, path, error.reason)
         else:
             self.run.report.skip(kind, path, error.reason)
             self.is_complete = False
@@ -151,7 +151,7 @@ class BuildImporter:
                     is_complete &= await self._write_builds(work, path, batch, writer)
                     batch = []
         except SourceMissing as error:
-            self.run.report.leave("builds", path, error.reason)
+            self.run.report.record_omission("builds", path, error.reason)
         except SourceSkipped as error:
             self.run.report.skip("builds", path, error.reason)
             is_complete = False
@@ -215,7 +215,9 @@ class BuildImporter:
             self.run.report.skip("commit statuses", work.path, str(error))
             return
         if len(commits) > MAX_COMMITS:
-            self.run.report.leave("commit comments", work.path, f"comments and statuses of all but the newest {MAX_COMMITS:,} commits")
+            self.run.report.record_omission(
+                "commit comments", work.path, f"comments and statuses of all but the newest {MAX_COMMITS:,} commits"
+            )
         mirrors, listed = self.run.mirrors, commits[:MAX_COMMITS]
         mark = self.run.target.marks.get(work.mark_name("commits"), "")
         read_before = await asyncio.to_thread(mirrors.load_read_commits, int(work.id), mark)

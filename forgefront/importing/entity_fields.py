@@ -25,7 +25,7 @@ def clean_text(value: str) -> str:
 
 
 Item = dict[str, Any]
-"""The input of an import mutation for one thing."""
+"""The input of an import mutation for one item."""
 
 
 class InvalidEntity(Exception):

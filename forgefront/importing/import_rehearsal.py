@@ -139,7 +139,7 @@ class ImportRehearsal(CollectionReader):
                 self.report.skip("projects", path, error.reason)
                 return
             if reason := entity_mapping.describe_members_only_features(project):
-                self.report.leave("projects", path, reason)
+                self.report.record_omission("projects", path, reason)
             projects.append(SourceEntity({"id": project.id, "path": project.text("path_with_namespace")}))
             namespace = project.entity("namespace")
             if namespace.id is not None and (not project.entity("owner").fields or namespace.text("kind") == "group"):
@@ -172,7 +172,7 @@ class ImportRehearsal(CollectionReader):
                 return None
             item = content_mapping.map_merge_request(project_id, request)
             if item["mergeWhenBuildSucceeds"] and item["state"] in OPEN_STATES:
-                self.report.leave("merge requests", f"{path}/{request.id}", NOT_REQUESTED)
+                self.report.record_omission("merge requests", f"{path}/{request.id}", NOT_REQUESTED)
             return item
 
         await self._count_collection("merge requests", path, map_request)

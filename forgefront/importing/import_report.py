@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MAX_LISTED = 100_000
-"""Things left behind that are listed one by one; further ones are counted, so that memory is bounded."""
+"""Omissions that are listed one by one; further ones are counted, so that memory is bounded."""
 
 NEVER_IMPORTED = (
     ("passwords", "the interface shows none: people sign in through a directory, or an administrator sets new ones"),
@@ -21,7 +21,7 @@ NEVER_IMPORTED = (
 
 @dataclass(slots=True)
 class KindCount:
-    """Numbers of one kind of thing. `read` is what the source has and was looked at in this run."""
+    """Numbers of items of one kind. `read` counts those that this run has read from the source."""
 
     read: int = 0
     created: int = 0
@@ -34,8 +34,8 @@ class KindCount:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftBehind:
-    """A thing that was not taken: its kind, where it is on the old server, and why."""
+class Omission:
+    """An item of the old server, or a part of one, that was not imported: its kind, its path or URL there, and the reason."""
 
     kind: str
     where: str
@@ -52,7 +52,7 @@ class ImportReport:
     version: str | None = None
     keeps_ids: bool = False
     counts: dict[str, KindCount] = field(default_factory=dict)
-    left_behind: list[LeftBehind] = field(default_factory=list)
+    omissions: list[Omission] = field(default_factory=list)
     unlisted: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
     requests: int = 0
@@ -63,14 +63,14 @@ class ImportReport:
         return self.counts.setdefault(kind, KindCount())
 
     def skip(self, kind: str, where: str, reason: str) -> None:
-        """Records a thing that was not taken."""
+        """Records an item that was not imported."""
         self.count(kind).skipped += 1
-        self.leave(kind, where, reason)
+        self.record_omission(kind, where, reason)
 
-    def leave(self, kind: str, where: str, reason: str) -> None:
-        """Records a part of a thing that was not taken."""
-        if len(self.left_behind) < MAX_LISTED:
-            self.left_behind.append(LeftBehind(kind, where, reason))
+    def record_omission(self, kind: str, where: str, reason: str) -> None:
+        """Records a part of an item that was not imported."""
+        if len(self.omissions) < MAX_LISTED:
+            self.omissions.append(Omission(kind, where, reason))
         else:
             self.unlisted[kind] += 1
 
@@ -80,7 +80,7 @@ class ImportReport:
 
     @property
     def total_left_behind(self) -> int:
-        return len(self.left_behind) + self.unlisted.total()
+        return len(self.omissions) + self.unlisted.total()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -91,7 +91,7 @@ class ImportReport:
             "keep_ids": self.keeps_ids,
             "complete": self.is_complete,
             "counts": {kind: count.as_json() for kind, count in self.counts.items()},
-            "left_behind": [{"kind": each.kind, "where": each.where, "reason": each.reason} for each in self.left_behind],
+            "left_behind": [{"kind": each.kind, "where": each.where, "reason": each.reason} for each in self.omissions],
             "unlisted": dict(self.unlisted),
             "never_imported": [{"what": what, "reason": reason} for what, reason in NEVER_IMPORTED],
             "notes": self.notes,
@@ -107,7 +107,7 @@ class ImportReport:
             lines.append(f"{kind:<18}{numbers}")
         if self.total_left_behind:
             lines += ["", f"Left behind: {self.total_left_behind:,}"]
-            lines += [f"  {each.kind}  {each.where}: {each.reason}" for each in self.left_behind[:max_lines]]
+            lines += [f"  {each.kind}  {each.where}: {each.reason}" for each in self.omissions[:max_lines]]
             if self.total_left_behind > max_lines:
                 lines.append(f"  … and {self.total_left_behind - max_lines:,} more; --report FILE.html and --json list them")
         lines += ["", "Never imported:", *(f"  {what}: {reason}" for what, reason in NEVER_IMPORTED)]
@@ -134,7 +134,7 @@ class ImportReport:
         )
         left = "".join(
             f"<tr><td>{html.escape(each.kind)}</td><td>{html.escape(each.where)}</td><td>{html.escape(each.reason)}</td></tr>"
-            for each in self.left_behind
+            for each in self.omissions
         )
         more = "".join(f"<p>{number:,} more {html.escape(kind)} are not listed.</p>" for kind, number in self.unlisted.items())
         never = "".join(f"<tr><td>{html.escape(what)}</td><td>{html.escape(reason)}</td></tr>" for what, reason in NEVER_IMPORTED)

@@ -129,7 +129,7 @@ class CollectionReader:
                     yield entity
                 self.progress.advance(kind, len(page.entries))
         except SourceMissing as error:
-            self.report.leave(kind, path, error.reason)
+            self.report.record_omission(kind, path, error.reason)
         except SourceSkipped as error:
             self.report.skip(kind, path, error.reason)
             state.has_failed = True

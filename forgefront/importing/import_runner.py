@@ -99,9 +99,9 @@ class ImportRunner:
             self.run.report.skip("projects", path, error.reason)
             return
         if reason := entity_mapping.describe_members_only_features(project):
-            self.run.report.leave("projects", path, reason)
+            self.run.report.record_omission("projects", path, reason)
         namespace = project.entity("namespace")
-        self._accounts.learn_namespace(project)
+        self._accounts.record_namespace(project)
         self._namespace_times[namespace.id or 0] = SourceEntity({name: namespace.fields.get(name) for name in NAMESPACE_TIMES})
         if not project.entity("owner").fields or namespace.text("kind") == "group":
             self._groups.add(namespace.id or 0)

@@ -31,7 +31,7 @@ OLD_ID_KINDS = (
     "USER", "NAMESPACE", "EMAIL", "SSH_KEY", "PROJECT", "MILESTONE", "HOOK", "DEPLOY_KEY", "RUNNER", "SNIPPET", "ISSUE", "MERGE_REQUEST",
     "NOTE", "BUILD",
 )  # fmt: skip
-"""Kinds of things whose ids are in paths of v3."""
+"""Kinds of items whose ids are in paths of v3."""
 PERMANENT_CODES = frozenset({"INVALID", "REQUIRED", "TOO_LARGE", "NOT_ALLOWED"})
 """Errors of an item that a later run does not change unless the source does."""
 
@@ -60,7 +60,7 @@ OPERATIONS = {
     "builds": "ImportBuilds",
     "releases": "ImportReleases",
 }
-"""The operation that writes each kind of thing, in the order of the report."""
+"""The operation that writes each kind of item, in the order of the report."""
 
 
 @dataclass
@@ -129,7 +129,7 @@ class ImportTarget:
             case _:
                 count.unchanged += 1
         if reasons:
-            self.report.leave(kind, where, f"without {reasons}")
+            self.report.record_omission(kind, where, f"without {reasons}")
 
     def record_result(self, kind: str, where: str, result: Any) -> None:
         """As `record`, for a result that is not from an operation."""
@@ -144,7 +144,7 @@ class ImportTarget:
                 await self.flush_marks()
 
     async def list_source_ids(self, kind: str) -> AsyncIterator[str]:
-        """The ids in the source of all imported things of an ImportKind."""
+        """The ids in the source of all imported items of an ImportKind."""
         after = ""
         while page := await self.client.run("ImportIdentities", importId=self.import_id, kind=kind, after=after):
             for each in page:

@@ -24,14 +24,14 @@ class OmissionFinder:
             return
         wiki = MirrorSource(f"{repository.url.removesuffix('.git')}.wiki.git", repository.credentials)
         if await self.run.mirrors.has_branches(int(work.id), wiki):
-            self.run.report.leave("wikis", f"{work.path}.wiki.git", "its pages: clone it by hand")
+            self.run.report.record_omission("wikis", f"{work.path}.wiki.git", "its pages: clone it by hand")
         else:
             await self.run.target.set_mark(mark, work.wiki_changed_at)
 
     async def find_lfs(self, work: ProjectWork) -> None:
         """Reports files in LFS, if refs of the mirror changed."""
         if work.has_new_refs and await asyncio.to_thread(self.run.mirrors.uses_lfs, int(work.id)):
-            self.run.report.leave(
+            self.run.report.record_omission(
                 "LFS objects", f"{work.path}.git", "the files that its .gitattributes keep outside of git: copy them by hand"
             )
 
@@ -52,7 +52,7 @@ class OmissionFinder:
         except SourceMissing:
             return
         except SourceSkipped as error:
-            self.run.report.leave("pipelines", path, error.reason)
+            self.run.report.record_omission("pipelines", path, error.reason)
             return
         if newest:
             await self.run.target.set_mark(work.mark_name("pipelines"), str(newest))

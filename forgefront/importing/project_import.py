@@ -153,7 +153,7 @@ class ProjectImporter:
                 if not mark or (page.entries and (SourceEntity(page.entries[-1]).time("created_at") or "") < mark):
                     break
         except SourceSkipped as error:
-            self.run.report.leave("notes", path, error.reason)
+            self.run.report.record_omission("notes", path, error.reason)
             return
         if newest:
             work.marks[work.mark_name("events")] = self.run.mark_after(newest)
@@ -245,7 +245,7 @@ class ProjectImporter:
                 if len(oids) >= MAX_MERGE_REQUEST_COMMITS:
                     break
         except SourceSkipped as error:
-            self.run.report.leave("merge requests", path, error.reason)
+            self.run.report.record_omission("merge requests", path, error.reason)
         return oids
 
     async def _import_snippets(self, work: ProjectWork) -> None:

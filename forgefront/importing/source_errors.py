@@ -3,7 +3,7 @@
 SourceError
 ├── SourceUnreachable   no connection after all attempts: the run ends
 ├── SourceUnauthorized  401: the token is not valid, or no longer
-└── SourceSkipped       this thing cannot be read, others can
+└── SourceSkipped       this item cannot be read, others can
     ├── SourceForbidden     403
     ├── SourceMissing       404, 405, 410
     ├── SourceFailed        5xx or 429 after all attempts, and other statuses

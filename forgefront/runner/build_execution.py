@@ -45,7 +45,7 @@ class BuildOutcome(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    GIVEN_BACK = "given back"
+    RETURNED = "given back"
     REVOKED = "gone"
     LOST = "lost"
 
@@ -56,7 +56,7 @@ class _BuildStopped(Exception):
 
 @dataclass
 class BuildExecution:
-    """Runs one build. `give_back` stops it and leaves the build to another runner."""
+    """Runs one build. `return_build` stops it and leaves the build to another runner."""
 
     service: ForgeClient
     job: ClaimedBuild
@@ -67,7 +67,7 @@ class BuildExecution:
     cache: BuildCache | None = None
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _stop_reason: StopReason | None = None
-    _is_given_back: bool = False
+    _is_returned: bool = False
     _end_reason: str = ""
     _has_runner_failed: bool = False
 
@@ -76,8 +76,8 @@ class BuildExecution:
         self.trace = TraceBuffer(secrets, offset=self.job.trace_offset, limit=self.job.trace_limit)
         self.log: Any = log.bind(build=self.job.build_id, job=self.job.name)
 
-    def give_back(self) -> None:
-        self._is_given_back = True
+    def return_build(self) -> None:
+        self._is_returned = True
         self._stop.set()
 
     async def run(self) -> BuildOutcome:
@@ -127,15 +127,15 @@ class BuildExecution:
         if isinstance(self._stop_reason, BuildRevoked):
             self.log.warning("build was revoked", why=str(self._stop_reason))
             return BuildOutcome.REVOKED
-        if self._is_given_back:
-            status, outcome = "PENDING", BuildOutcome.GIVEN_BACK
+        if self._is_returned:
+            status, outcome = "PENDING", BuildOutcome.RETURNED
         else:
             status, outcome = ("SUCCESS", BuildOutcome.PASSED) if passed else ("FAILED", BuildOutcome.FAILED)
         try:
             await self.service.report_status(
                 self.job,
                 status,
-                retry_seconds=10.0 if self._is_given_back else FINISH_RETRY_SECONDS,
+                retry_seconds=10.0 if self._is_returned else FINISH_RETRY_SECONDS,
                 failure_reason="RUNNER_SYSTEM_FAILURE" if status == "FAILED" and self._has_runner_failed else None,
             )
         except BuildRevoked as error:
@@ -278,7 +278,7 @@ class BuildExecution:
         """Why the build must end; empty if it need not."""
         if not self._stop.is_set():
             return ""
-        is_own_end = self._stop_reason is None and not self._is_given_back
+        is_own_end = self._stop_reason is None and not self._is_returned
         return self._end_reason if self._end_reason and is_own_end else "The build was stopped."
 
     async def _upload_artifact(self, workspace: Workspace, variables: Mapping[str, str], tracked: frozenset[str], passed: bool) -> bool:

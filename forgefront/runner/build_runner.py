@@ -82,7 +82,7 @@ class BuildRunner:
     def stop(self) -> None:
         if self._stop_requested.is_set():
             for build in self._builds.values():
-                build.give_back()
+                build.return_build()
             return
         log.info("stopping", running=len(self._builds))
         self._stop_requested.set()
@@ -153,7 +153,7 @@ class BuildRunner:
                 self._metrics.contacted(forge.name)
                 if job is None or not self._claims_ended.is_set():
                     return job
-                await self._give_back(forge, job)
+                await self._return_build(forge, job)
             except RequestRejected:
                 raise
             except Exception as error:
@@ -169,7 +169,7 @@ class BuildRunner:
                 pause = min(2 * pause, MAX_PAUSE_SECONDS)
         return None
 
-    async def _give_back(self, forge: Forge, job: ClaimedBuild) -> None:
+    async def _return_build(self, forge: Forge, job: ClaimedBuild) -> None:
         """Returns a build that did not begin to its queue."""
         try:
             await forge.client.report_status(job, "PENDING", retry_seconds=GIVE_BACK_SECONDS)
@@ -189,7 +189,7 @@ class BuildRunner:
             self._slots.release()
             own_slots.release()
         self._metrics.finished(forge.name, outcome.value, time.monotonic() - started)
-        self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.GIVEN_BACK)
+        self._all_passed = self._all_passed and outcome in (BuildOutcome.PASSED, BuildOutcome.RETURNED)
         try:
             self._on_build_end(forge, build.job, outcome)
         except Exception as error:
@@ -218,7 +218,7 @@ class BuildRunner:
             await asyncio.wait(list(self._builds), timeout=self._grace)
         if self._builds:
             for build in self._builds.values():
-                build.give_back()
+                build.return_build()
             await asyncio.wait(list(self._builds))
 
 

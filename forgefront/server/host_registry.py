@@ -164,7 +164,7 @@ class HostRegistry:
     async def _find_newer_schema(self, session: DatabaseSession) -> str | None:
         """Why this host must not serve although no other excludes it: the database was migrated while it was thought dead."""
         oldest = await session.scalar(schema_compatibility.oldest_revision())
-        if oldest is None or await asyncio.to_thread(migrations.suits_this_program, oldest):
+        if oldest is None or await asyncio.to_thread(migrations.is_compatible, oldest):
             return None
         return f"the database was migrated to a revision after {oldest}, which this version does not know. Upgrade this host."
 
@@ -180,7 +180,7 @@ class HostRegistry:
             "started_at": moment,
             "heartbeat_at": moment,
         }
-        await session.execute(hosts.put(self._database.dialect, row))
+        await session.execute(hosts.upsert(self._database.dialect, row))
 
     async def _read_clock(self, session: DatabaseSession) -> datetime:
         """The time by the clock of the database, from which the times of this process no longer differ then."""

@@ -104,7 +104,7 @@ def entity(
 
 
 @dataclass_transform(kw_only_default=True)
-def further_row_type(row: type, *, description: str) -> Callable[[C], C]:
+def additional_row_type(row: type, *, description: str) -> Callable[[C], C]:
     """Makes a class a GraphQL type of rows that are already another type's (`entity`), so that statements join them too."""
 
     def decorate(cls: C) -> C:

@@ -190,7 +190,7 @@ class Graph:
                 if prepared.kind == "query":
                     return await self._run_query(prepared, variables, credential, request_id, quote)
                 result = await self._run_mutation(prepared, variables, credential, request_id, quote, deadline)
-                if deadline.has_committed and unavailable_when_late and result.invites_repetition():
+                if deadline.has_committed and unavailable_when_late and result.would_be_retried():
                     raise ResultUnreadable("could not be read")
                 return result
         except TimeoutError:

@@ -113,11 +113,12 @@ class Loader(Generic[K, V]):
             await self._scheduler.pause()
         return {key: self._values[key] for key in distinct_keys}
 
-    def knows(self, key: K) -> bool:
+    def is_loaded(self, key: K) -> bool:
+        """Whether the value of a key can be read without a statement."""
         return key in self._values
 
-    def known(self, key: K) -> V | None:
-        """Returns the value of a loaded key (`knows`)."""
+    def get_loaded(self, key: K) -> V | None:
+        """Returns the value of a loaded key (`is_loaded`)."""
         return self._values[key]
 
     def prime(self, key: K, value: V | None) -> None:

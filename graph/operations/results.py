@@ -55,7 +55,7 @@ class OperationResult:
     is_formatted: bool = False
     """The data has the output format of the prepared operation. Only plans produce it; otherwise the caller converts the data."""
 
-    def invites_repetition(self) -> bool:
+    def would_be_retried(self) -> bool:
         """Whether clients of a prepared mutation would repeat the request.
 
         Not where something within the changed object could not be read, which is null in an answer that is otherwise complete.

@@ -16,7 +16,7 @@ from storage.tables import hosts
 from storage.tables.hosts import LIVE_SECONDS, Host
 
 
-class ProgramInfo(NamedTuple):
+class ProcessInfo(NamedTuple):
     """The server process that answers. `process` is the name of its machine and its number there."""
 
     version: str
@@ -31,8 +31,8 @@ class DiskSpace(NamedTuple):
     free: int
 
 
-def describe_program() -> ProgramInfo:
-    return ProgramInfo(version("forgefront"), platform.python_version(), f"{socket.gethostname()}:{os.getpid()}")
+def describe_process() -> ProcessInfo:
+    return ProcessInfo(version("forgefront"), platform.python_version(), f"{socket.gethostname()}:{os.getpid()}")
 
 
 async def describe_database(context: Context) -> DatabaseStatus:

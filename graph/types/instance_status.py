@@ -125,4 +125,4 @@ class InstanceStatusQueries:
     @strawberry.field(description="State of the instance. Administrators only.")
     async def instance_status(self, info: Info) -> InstanceStatus | None:
         await require(info.context, Action.READ_STATUS)
-        return InstanceStatus(**instance_status.describe_program()._asdict())
+        return InstanceStatus(**instance_status.describe_process()._asdict())

@@ -1,7 +1,7 @@
 """Previews a merge: the commits and changes that a source branch would add to a target branch, read in the target's repository.
 
 The head commit of a fork is fetched there first, by its id: branch names are never passed to git. A ref of the target's project,
-`refs/merge-requests/NUMBER/head`, keeps each proposal's head commit reachable when the branch or the fork is deleted.
+`refs/merge-requests/NUMBER/head`, keeps the head commit of each merge request reachable when the branch or the fork is deleted.
 """
 
 import subprocess
@@ -15,9 +15,9 @@ from storage.git.repository import GitCommit, Repository, UnknownCommit
 from storage.git.subprocesses import git_command
 
 MAX_COMMITS = 10_000
-"""Maximum of commits of a proposal that are listed; all are counted."""
+"""Maximum of commits of a merge request that are listed; all are counted."""
 MAX_LOADED_COMMITS = 50
-"""Maximum of commits of a proposal that are read."""
+"""Maximum of commits of a merge request that are read."""
 MAX_MESSAGES = 1000
 MAX_WALKED_COMMITS = 100_000
 """Maximum of commits that one search walks."""

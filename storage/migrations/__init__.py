@@ -76,7 +76,7 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "", o
         config = configuration(connection)
         found = _revision(connection)
         if found is not None and found not in _known_revisions(config):
-            if revision is None and suits_this_program(_read_oldest_revision(connection)):
+            if revision is None and is_compatible(_read_oldest_revision(connection)):
                 return False
             raise DatabaseTooNew(
                 f"the database is at revision {found}, newer than this program, which knows up to {head_revision()};"
@@ -128,7 +128,7 @@ def is_known(revision: str) -> bool:
     return any(path.name.partition("_")[0] == revision for path in VERSIONS.glob("[0-9]*_*.py"))
 
 
-def suits_this_program(oldest_revision: str | None) -> bool:
+def is_compatible(oldest_revision: str | None) -> bool:
     """Whether this program can use a database that it has not migrated, by the row of `schema_compatibility`."""
     return oldest_revision is not None and is_known(oldest_revision)
 
@@ -174,7 +174,7 @@ def _insert_required_rows(connection: Connection) -> None:
         connection.execute(settings.create_if_missing(dialect))
     breaking = list_breaking_revisions()
     if breaking and inspect(connection).has_table(schema_compatibility.SchemaCompatibility.__tablename__):
-        connection.execute(schema_compatibility.put(dialect, breaking[-1]))
+        connection.execute(schema_compatibility.upsert(dialect, breaking[-1]))
 
 
 def list_breaking_revisions() -> list[str]:

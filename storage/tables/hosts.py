@@ -35,7 +35,7 @@ class Host(Row, table=True):
     heartbeat_at: datetime = Field(sa_type=Timestamp)
 
 
-def put(dialect: str, row: dict[str, Any]) -> Any:
+def upsert(dialect: str, row: dict[str, Any]) -> Any:
     """The statement that inserts or renews the row of a host."""
     statement = insert_into(dialect, Host).values(row)
     changed = {name: statement.excluded[name] for name in row if name not in ("identity", "started_at")}

@@ -1,4 +1,4 @@
-"""Which rows of this instance are which things of an imported one."""
+"""The rows of this instance that items of an imported instance became."""
 
 from collections.abc import Collection, Mapping
 from enum import StrEnum
@@ -16,7 +16,7 @@ MAX_SOURCE_ID_LENGTH = 600
 
 
 class ImportKind(StrEnum):
-    """A kind of imported things. A namespace is a group or a personal namespace, which share their ids."""
+    """A kind of imported items. A namespace is a group or a personal namespace, which share their ids."""
 
     USER = "user"
     NAMESPACE = "namespace"
@@ -49,7 +49,7 @@ class ImportKind(StrEnum):
 
 
 class ImportIdentity(SQLModel, table=True):
-    """The row that an imported thing is. `source_id` is its id in the source or, if it has none there, what identifies it.
+    """The row of an imported item. `source_id` is its id in the source or, if it has none there, what identifies it.
 
     `digest` is that of the values that were written last, so that equal ones need not be written again. No foreign key can refer to rows of
     several tables: the row may have been deleted.
@@ -65,7 +65,7 @@ class ImportIdentity(SQLModel, table=True):
 
 
 def of_source_ids(import_id: int, source_ids: Mapping[ImportKind, Collection[str]]) -> Select[ImportKind, str, int, str]:
-    """(kind, source id, id of the row, digest) of these things of an import."""
+    """(kind, source id, id of the row, digest) of these items of an import."""
     row = ImportIdentity
     wanted = or_(*(and_(col(row.kind) == kind, col(row.source_id).in_(sorted(ids))) for kind, ids in source_ids.items()))
     columns: tuple[Any, ...] = (col(row.kind), col(row.source_id), col(row.database_id), col(row.digest))
@@ -73,7 +73,7 @@ def of_source_ids(import_id: int, source_ids: Mapping[ImportKind, Collection[str
 
 
 def existing(import_id: int, kind: ImportKind, table: type[Row], source_ids: Collection[str]) -> Select[str, int]:
-    """(source id, id) of those of these things whose rows exist."""
+    """(source id, id) of those of these items whose rows exist."""
     row = ImportIdentity
     statement = select(col(row.source_id), col(table.id)).join(table, col(table.id) == col(row.database_id))
     among = col(row.import_id) == import_id, col(row.kind) == kind, col(row.source_id).in_(sorted(source_ids))
@@ -86,7 +86,7 @@ def existing_for_key_share(import_id: int, kind: ImportKind, table: type[Row], s
 
 
 def ids_of(import_id: int, kind: ImportKind) -> Select[int]:
-    """The ids of the rows of all things of a kind, some of which may have been deleted."""
+    """The ids of the rows of all items of a kind, some of which may have been deleted."""
     return select(col(ImportIdentity.database_id)).where(col(ImportIdentity.import_id) == import_id, col(ImportIdentity.kind) == kind)
 
 
@@ -104,7 +104,7 @@ def upsert(dialect: str) -> Any:
 
 
 def page(import_id: int, kind: ImportKind, after: str, limit: int) -> Select[ImportIdentity]:
-    """The things of a kind in the order of their source ids, as strings, after this one."""
+    """The items of a kind in the order of their source ids, as strings, after this one."""
     row = ImportIdentity
     statement: Select[ImportIdentity] = select(row).where(
         col(row.import_id) == import_id, col(row.kind) == kind, col(row.source_id) > after
@@ -113,6 +113,6 @@ def page(import_id: int, kind: ImportKind, after: str, limit: int) -> Select[Imp
 
 
 def counts(import_ids: Collection[int]) -> Select[int, ImportKind, int]:
-    """(import id, kind, number of its things) of these imports."""
+    """(import id, kind, number of its items) of these imports."""
     keys: tuple[Any, ...] = (col(ImportIdentity.import_id), col(ImportIdentity.kind))
     return select(*keys, func.count()).where(col(ImportIdentity.import_id).in_(import_ids)).group_by(*keys)

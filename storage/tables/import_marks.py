@@ -12,7 +12,7 @@ MAX_MARK_LENGTH = 1_000
 
 
 class ImportMark(SQLModel, table=True):
-    """What the importing program remembers of a list of the source, such as the newest `updated_at`; only the program knows its format."""
+    """What the importing program records about a list of the source, such as the newest `updated_at`; only the program knows its format."""
 
     __tablename__ = "import_marks"
 

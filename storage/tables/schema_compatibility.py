@@ -23,7 +23,7 @@ def oldest_revision() -> Select[str]:
     return select(col(SchemaCompatibility.oldest_revision)).where(col(SchemaCompatibility.id) == COMPATIBILITY_ID)
 
 
-def put(dialect: str, revision: str) -> Any:
+def upsert(dialect: str, revision: str) -> Any:
     """The statement that writes the row."""
     statement = insert_into(dialect, SchemaCompatibility).values(id=COMPATIBILITY_ID, oldest_revision=revision)
     return statement.on_conflict_do_update(index_elements=["id"], set_={"oldest_revision": revision})

@@ -28,14 +28,14 @@ export const dots = (path, builds) =>
     builds.totalCount > builds.nodes.length ? h("span", null, `+${builds.totalCount - builds.nodes.length}`) : null);
 
 /** A link to a merge request that contains a commit. */
-export const proposal = ({ iid, title, state, project }) =>
+export const mergeRequestLink = ({ iid, title, state, project }) =>
   h("a.mr-link", { href: address(project.fullPath, "merge_requests", iid), title: `${title} (${wordOf(state)})` }, icon("merge"), `!${iid}`);
 
 export const commitRow = (path) => (commit) =>
   row(commit.rollup?.state ?? "NONE", address(path, "commit", commit.oid), commit.title,
     [commit.builds?.nodes.length ? dots(path, commit.builds) : null, h("code", null, commit.shortOid)],
     [who(commit.author, commit.authorName), ago(commit.committedAt), commit.rollup ? lasted(commit.rollup) : null,
-      (commit.mergeRequests?.nodes ?? []).map(proposal),
+      (commit.mergeRequests?.nodes ?? []).map(mergeRequestLink),
       commit.rollup?.failing.length ? failing(commit.rollup.failing, 0, 2) : null],
     {}, "li.row.long");
 

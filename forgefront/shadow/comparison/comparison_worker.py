@@ -163,7 +163,7 @@ class ComparisonWorker:
                 raise IncomparableError(f"unknown id of a {str(error).partition(' ')[0]}") from None
         answer = await self._client.send(exchange, target, body)
         if self._ids is not None and exchange.method == "POST" and exchange.status < 300 and answer.status < 300:
-            self._ids.learn(target.partition("?")[0], _read_object(exchange.response_body), _read_object(answer.body))
+            self._ids.record_created(target.partition("?")[0], _read_object(exchange.response_body), _read_object(answer.body))
         return answer
 
     async def _find_differences(self, exchange: Exchange, answer: ShadowAnswer, route: str) -> list[AnswerDifference]:

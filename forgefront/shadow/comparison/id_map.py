@@ -1,4 +1,4 @@
-"""Ids of the same things on the two servers, for replayed writes."""
+"""Ids of the same objects on the two servers, for replayed writes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ class IdMap:
         is_complete = kind.partition("/")[0] in self._complete
         return None if is_complete or primary in self._taken.get(kind, ()) else primary
 
-    def learn(self, path: str, primary: Any, secondary: Any) -> None:
+    def record_created(self, path: str, primary: Any, secondary: Any) -> None:
         """Adds the ids in the two answers to a creation."""
         kind = self.kind_of_path(path)
         if kind is None or not isinstance(primary, dict) or not isinstance(secondary, dict):

@@ -106,7 +106,7 @@ async def delete_group(context: Context, group: tables.Namespace) -> tables.Name
     await stored_objects.erase_objects_of_projects(context, project_ids)
     await projects.prepare_deletion(context, project_ids)
     await context.delete(row)
-    await projects.handle_deletion(context, project_ids)
+    await projects.clean_up_deleted_projects(context, project_ids)
     return row
 
 

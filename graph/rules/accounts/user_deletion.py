@@ -21,7 +21,7 @@ from graph.events import payloads
 from graph.events.publisher import publish, publish_each
 from graph.rules.accounts import accounts
 from graph.rules.builds import stored_objects
-from graph.rules.projects.projects import handle_deletion, prepare_deletion
+from graph.rules.projects.projects import clean_up_deleted_projects, prepare_deletion
 from storage import tables
 from storage.tables import NamespaceKind
 from storage.tables.accounts import access_conditions, members, namespaces, users
@@ -50,7 +50,7 @@ async def delete_user(context: Context, user: tables.User) -> None:
         await session.execute(statement)
     await session.execute(delete(tables.User).where(col(tables.User.id) == user.id))
     context.loaders.clear()
-    await handle_deletion(context, projects)
+    await clean_up_deleted_projects(context, projects)
 
 
 async def _publish_deletions(context: Context, user: tables.User) -> None:

@@ -45,11 +45,11 @@ class _UserLevels:
         self._user_id = user_id
         self._levels = levels
 
-    def knows(self, project_id: int) -> bool:
-        return self._levels.knows((self._user_id, project_id))
+    def is_loaded(self, project_id: int) -> bool:
+        return self._levels.is_loaded((self._user_id, project_id))
 
-    def known(self, project_id: int) -> int | None:
-        return self._levels.known((self._user_id, project_id))
+    def get_loaded(self, project_id: int) -> int | None:
+        return self._levels.get_loaded((self._user_id, project_id))
 
     async def get(self, project_id: int) -> int | None:
         return await self._levels.get((self._user_id, project_id))

@@ -80,11 +80,11 @@ async def change_status(
         row.lease_until = None
         await trace_masking.flush_pending(context, row)
         row.sealed_variables = None
-    await handle_status_change(context, row, before, reason)
+    await apply_status_change(context, row, before, reason)
     return row
 
 
-async def handle_status_change(
+async def apply_status_change(
     context: Context, build: tables.Build, before: BuildSnapshot | None, reason: FailureReason | None = None
 ) -> None:
     """Apply the effects of a new build or a changed status; `before` is None for a new build.
@@ -94,7 +94,7 @@ async def handle_status_change(
     build.updated_at = context.now()
     await context.session.flush()
     await change_records.record_builds(context, [(build.id, build.project_id, build.ref)], before, BuildSnapshot.of(build))
-    await commit_checks.handle_checks_changed(context, build.project_id, (build.sha, build.ref))
+    await commit_checks.apply_check_changes(context, build.project_id, (build.sha, build.ref))
     await deployments.record_deployment(context, build)
     is_retried = is_retry_due(build, reason)
     if not is_retried:
@@ -111,7 +111,7 @@ async def handle_status_change(
 async def create_build(context: Context, build: tables.Build) -> tables.Build:
     """Insert a new build with any status. Raises IntegrityError when its project has been deleted."""
     await context.add(build)
-    await handle_status_change(context, build, None)
+    await apply_status_change(context, build, None)
     return build
 
 
@@ -219,7 +219,7 @@ async def retry_build(context: Context, build: tables.Build) -> tables.Build:
     if row.commands is not None:
         # Not by its queue, which it loses if its project's builds are disabled while it runs.
         row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
-    await handle_status_change(context, row, before)
+    await apply_status_change(context, row, before)
     return row
 
 
@@ -242,7 +242,7 @@ async def play_build(context: Context, build: tables.Build) -> tables.Build:
     row.user_id = context.viewer.id
     row.created_at = context.now()
     row.queue = queue_name(await context.rows_by_id(tables.Project).get(row.project_id), row.tags)
-    await handle_status_change(context, row, before)
+    await apply_status_change(context, row, before)
     return row
 
 

@@ -97,7 +97,7 @@ async def load_rows(context: Context, summaries: Sequence[CheckSummary]) -> list
     return [row for row in rows if row is not None]
 
 
-async def handle_checks_changed(context: Context, project_id: int, *commits_and_refs: tuple[str, str | None]) -> None:
+async def apply_check_changes(context: Context, project_id: int, *commits_and_refs: tuple[str, str | None]) -> None:
     """Apply the effects of new or changed checks; every such change calls this.
 
     Each check is given as (full commit id, name of a branch or tag, or None). Call it in the transaction of the change. After the

@@ -85,7 +85,7 @@ async def record_status(
         setattr(row, column, value)
     apply_status(row, status, moment)
     await context.add(row)
-    await commit_checks.handle_checks_changed(context, project.id, (sha, ref))
+    await commit_checks.apply_check_changes(context, project.id, (sha, ref))
     return row
 
 

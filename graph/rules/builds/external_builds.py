@@ -86,7 +86,7 @@ async def update_build(context: Context, build: tables.Build, values: Mapping[st
         setattr(row, column, value)
     validate_times(row)
     row.updated_at = context.now()
-    await commit_checks.handle_checks_changed(context, row.project_id, (row.sha, row.ref))
+    await commit_checks.apply_check_changes(context, row.project_id, (row.sha, row.ref))
     return row
 
 

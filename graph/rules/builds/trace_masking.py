@@ -16,7 +16,7 @@ import structlog
 
 from graph.context import Context
 from graph.rules.builds.stored_objects import erase_on_rollback
-from graph.rules.builds.variables import given_variables
+from graph.rules.builds.variables import load_build_variables
 from storage import tables
 from storage.objects.object_store import new_key
 from storage.secrets import UndecryptableToken
@@ -165,7 +165,7 @@ async def create_masker(context: Context, build: tables.Build) -> SecretMasker:
             secrets.add(context.services.cipher.decrypt(build.sealed_token))
         except UndecryptableToken:
             log.error("build token cannot be decrypted", build_id=build.id)
-    variables = given_variables(context, build)
+    variables = load_build_variables(context, build)
     if not variables:
         return SecretMasker(secrets)
     return await asyncio.to_thread(SecretMasker, secrets.union(value for _, value in variables))

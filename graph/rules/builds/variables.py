@@ -1,4 +1,4 @@
-"""Variables of projects, and the secret variables that a build is given.
+"""Variables of projects, and the secret variables that a build received.
 
 Values are encrypted before they reach the database. A build has a copy of those that its runner received, encrypted too, so that its
 trace is masked by what the runner knows even if a variable changes meanwhile; the copy is deleted when the build ends. A fork's builds,
@@ -118,24 +118,24 @@ def _decrypt(context: Context, sealed_value: str, key: str) -> str | None:
         return None
 
 
-async def give_variables(context: Context, build: tables.Build) -> None:
+async def store_build_variables(context: Context, build: tables.Build) -> None:
     """Store a copy of the variables with a build that a runner claims: those of its project, then those of the trigger's request.
 
     Those without a value are left out.
     """
-    given = [
+    pairs = [
         (key, value)
         for key, sealed in await context.tuples(variables.sealed_values(build.project_id))
         if (value := _decrypt(context, sealed, key)) is not None
     ]
     if build.pipeline_id is not None:
         for (sealed,) in await context.tuples(triggers.request_of_pipeline(build.pipeline_id)):
-            given += load_pairs(context, sealed)
-    build.sealed_variables = context.services.cipher.encrypt(orjson.dumps(given).decode()) if given else None
+            pairs += load_pairs(context, sealed)
+    build.sealed_variables = context.services.cipher.encrypt(orjson.dumps(pairs).decode()) if pairs else None
 
 
-def given_variables(context: Context, build: tables.Build) -> list[tuple[str, str]]:
-    """(key, value) of the secret variables that the running build was given, in the order in which the last one of a name applies."""
+def load_build_variables(context: Context, build: tables.Build) -> list[tuple[str, str]]:
+    """(key, value) of the secret variables that the running build received, in the order in which the last one of a name applies."""
     return load_pairs(context, build.sealed_variables)
 
 

@@ -61,7 +61,7 @@ async def create_pipelines(context: Context, project: tables.Project, ref_update
         return
     user = context.viewer_or_none
     await _insert_pipelines(context, project, list(plans.values()), user.id if user else None, None)
-    await commit_checks.handle_checks_changed(context, project.id, *dict.fromkeys((sha, ref) for sha, ref, _ in plans))
+    await commit_checks.apply_check_changes(context, project.id, *dict.fromkeys((sha, ref) for sha, ref, _ in plans))
 
 
 async def create_triggered_pipeline(context: Context, project: tables.Project, plan: PipelinePlan, trigger_request_id: int) -> bool:
@@ -72,7 +72,7 @@ async def create_triggered_pipeline(context: Context, project: tables.Project, p
     if not _next_jobs(plan.jobs, []):
         return False
     await _insert_pipelines(context, project, [plan], None, trigger_request_id)
-    await commit_checks.handle_checks_changed(context, project.id, (plan.sha, plan.ref))
+    await commit_checks.apply_check_changes(context, project.id, (plan.sha, plan.ref))
     return True
 
 
@@ -134,7 +134,7 @@ async def advance_pipeline(context: Context, build: tables.Build) -> None:
         common = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag", "user_id")}
         # Created at the time the build finished, so that the commit never appears finished in between.
         await _create_builds(context, [{**common, "pipeline_id": pipeline.id, "job": job} for job in jobs], project, build.finished_at)
-        await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
+        await commit_checks.apply_check_changes(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
 
 
 async def create_build_of_job(context: Context, pipeline_id: int, name: str) -> bool:
@@ -150,7 +150,7 @@ async def create_build_of_job(context: Context, pipeline_id: int, name: str) -> 
     if all(each != name for each, *_ in await context.tuples(pipelines.build_states(pipeline.id))):
         columns = {key: getattr(pipeline, key) for key in ("project_id", "sha", "ref", "tag")}
         await _create_builds(context, [{**columns, "pipeline_id": pipeline.id, "user_id": context.viewer.id, "job": job}], project)
-        await commit_checks.handle_checks_changed(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
+        await commit_checks.apply_check_changes(context, pipeline.project_id, (pipeline.sha, pipeline.ref))
     return True
 
 

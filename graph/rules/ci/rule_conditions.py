@@ -57,8 +57,8 @@ class ExpressionMatch:
 
 
 @dataclass(frozen=True, slots=True)
-class Junction:
-    """All parts hold, or any of them."""
+class LogicalExpression:
+    """A conjunction of conditions if `needs_all`, else a disjunction."""
 
     parts: tuple["Condition", ...]
     needs_all: bool
@@ -67,7 +67,7 @@ class Junction:
         return (all if self.needs_all else any)(part.holds(variables, searches) for part in self.parts)
 
 
-Condition: TypeAlias = ValueComparison | ExpressionMatch | Junction
+Condition: TypeAlias = ValueComparison | ExpressionMatch | LogicalExpression
 
 
 def parse_condition(text: str, compile_match: Callable[..., Any] = compile_expression) -> Condition:
@@ -87,7 +87,7 @@ def parse_condition(text: str, compile_match: Callable[..., Any] = compile_expre
 
 def count_comparisons(condition: Condition) -> int:
     """The comparisons that a condition makes at most."""
-    return sum(map(count_comparisons, condition.parts)) if isinstance(condition, Junction) else 1
+    return sum(map(count_comparisons, condition.parts)) if isinstance(condition, LogicalExpression) else 1
 
 
 def _tokenize(text: str) -> list[re.Match[str]]:
@@ -115,7 +115,7 @@ class _ConditionParser:
         parts = [self._parse_part(operator, depth)]
         while self._take_operator(operator):
             parts.append(self._parse_part(operator, depth))
-        return parts[0] if len(parts) == 1 else Junction(tuple(parts), operator == "&&")
+        return parts[0] if len(parts) == 1 else LogicalExpression(tuple(parts), operator == "&&")
 
     def _parse_part(self, operator: str, depth: int) -> Condition:
         return self._parse_junction("&&", depth) if operator == "||" else self._parse_comparison(depth)

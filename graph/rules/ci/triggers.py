@@ -67,16 +67,16 @@ def decrypt_token(context: Context, trigger: tables.Trigger) -> str | None:
 
 
 async def trigger_builds(
-    context: Context, path: str, token: str, ref: str, given: Sequence[tuple[str, str]] | None
+    context: Context, path: str, token: str, ref: str, requested: Sequence[tuple[str, str]] | None
 ) -> tables.TriggerRequest:
-    """Create builds of a branch or tag for the caller with this token; they receive the variables that are `given`.
+    """Create builds of a branch or tag for the caller with this token; they receive the variables that are `requested`.
 
     The file is read before the transaction begins. Raises NotFound for an unknown project or token, Unauthenticated for the token of
     another project, Invalid, NotAllowed if there is nothing to build.
     """
     async with context.read_only() as reader:
         project, trigger = await _authenticate(reader, path, token)
-        _validate_variables(given or ())
+        _validate_variables(requested or ())
         plan = await _plan(reader, project, ref)
     if plan is None:
         raise NotAllowed("ref", NO_BUILDS)
@@ -88,7 +88,7 @@ async def trigger_builds(
     if locked is None:
         raise NotFound("Trigger")
     locked.last_used_at = context.now()
-    sealed = context.services.cipher.encrypt(orjson.dumps(given).decode()) if given is not None else None
+    sealed = context.services.cipher.encrypt(orjson.dumps(requested).decode()) if requested is not None else None
     request = await context.add(
         tables.TriggerRequest(project_id=project.id, trigger_id=locked.id, sealed_variables=sealed, created_at=context.now())
     )
@@ -115,13 +115,13 @@ async def _find_by_token(context: Context, token: str) -> tables.Trigger | None:
     return found if found is not None and hmac.compare_digest(found.token_digest, digest) else None
 
 
-def _validate_variables(given: Sequence[tuple[str, str]]) -> None:
+def _validate_variables(requested: Sequence[tuple[str, str]]) -> None:
     """Raises Invalid unless a project could have these variables."""
-    if len(given) > variables.MAX_VARIABLES:
+    if len(requested) > variables.MAX_VARIABLES:
         raise Invalid("variables", f"can have at most {variables.MAX_VARIABLES} entries")
-    if sum(len(value.encode()) for _, value in given) > variables.MAX_TOTAL_BYTES:
+    if sum(len(value.encode()) for _, value in requested) > variables.MAX_TOTAL_BYTES:
         raise Invalid("variables", f"are too long (maximum is {variables.MAX_TOTAL_BYTES} bytes together)")
-    for key, value in given:
+    for key, value in requested:
         if not variables.is_key(key):
             raise Invalid("variables", "can have only letters, digits and '_' in their names, at most 255")
         variables.validate_value(value, "variables")

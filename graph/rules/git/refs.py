@@ -141,7 +141,7 @@ def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, i
     if not isinstance(context.session, ReadSession):
         return {}
     projects_by_id = context.rows_by_id(tables.Project)
-    rows = [projects_by_id.known(project_id) for project_id in project_ids if projects_by_id.knows(project_id)]
+    rows = [projects_by_id.get_loaded(project_id) for project_id in project_ids if projects_by_id.is_loaded(project_id)]
     return {row.id: row.refs_version for row in rows if row is not None}
 
 
@@ -270,7 +270,7 @@ async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, in
         if found.get((project_id, name)) != oid
     ]
     for part in split_rows(rows):
-        await context.session.execute(refs.put(context.services.database.dialect), part)
+        await context.session.execute(refs.upsert(context.services.database.dialect), part)
     if rows:
         await context.session.execute(refs.advance_version(sorted({row["project_id"] for row in rows}), context.now()))
 

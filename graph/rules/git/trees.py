@@ -29,7 +29,7 @@ _ENTRY_VALUES = attrgetter(*(field.name for field in fields(TreeListingEntry)))
 _CONTENT_VALUES = attrgetter(*(field.name for field in fields(BlobContent)))
 MAX_TEXT_BYTES = 5 * 1024 * 1024
 """Bytes of all files that one operation may read as text."""
-MAX_HELD_BYTES = 5 * 1024 * 1024
+MAX_BUFFERED_BYTES = 5 * 1024 * 1024
 """Bytes of files that one operation holds until it ends, so that their base64 needs no second read."""
 
 
@@ -166,7 +166,7 @@ class _BlobReader:
 
     context: Context
     remaining: int = MAX_TEXT_BYTES
-    held: int = 0
+    buffered: int = 0
 
     async def __call__(self, keys: list[tuple[int, str | None, str]]) -> Mapping[Any, ProjectBlob | OperationError]:
         found: dict[Any, ProjectBlob | OperationError] = {}
@@ -200,8 +200,8 @@ class _BlobReader:
             contents.put(cache_key, blob)
         self.context.count_text(blob.text)
         self.remaining -= len(blob.text or "") + 1
-        self.held += len(blob.data or b"")
-        if self.held > MAX_HELD_BYTES:
+        self.buffered += len(blob.data or b"")
+        if self.buffered > MAX_BUFFERED_BYTES:
             blob = replace(blob, data=None)
         return blob
 

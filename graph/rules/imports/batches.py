@@ -91,7 +91,7 @@ class Batch:
 async def write_items(
     context: Context, running: tables.InstanceImport, kind: ItemKind, items: Iterable[Mapping[str, Any]]
 ) -> list[ItemResult]:
-    """Write the items, given by the values of their inputs that were sent. The results are in their order."""
+    """Write the items; each is the values of an input that were sent. The results are in their order."""
     batch = Batch(context, running, kind, [Item(kind.key(values), values) for values in items])
     _validate(batch)
     await _resolve_references(batch)
@@ -104,8 +104,8 @@ async def write_items(
     await _check_unique(batch)
     await _assign_ids(batch)
     await _write_rows(batch)
-    if kind.follow is not None:
-        await kind.follow(batch)
+    if kind.write_related is not None:
+        await kind.write_related(batch)
     await _write_identities(batch)
     return [_result(item) for item in batch.items]
 
@@ -177,7 +177,7 @@ async def _resolve_references(batch: Batch) -> None:
 
 
 async def find_targets(batch: Batch, kind: ImportKind, source_ids: Iterable[str]) -> dict[str, int]:
-    """The ids of the rows of these things, by their ids in the source, of those that exist; they are locked against deletion."""
+    """The ids of the rows of these items, by their ids in the source, of those that exist; they are locked against deletion."""
     statement = import_identities.existing_for_key_share(batch.running.id, kind, TARGETS[kind], set(source_ids))
     return dict(await batch.context.tuples(statement))
 
@@ -234,7 +234,7 @@ async def _check_unique(batch: Batch) -> None:
     owners = [(key, await _find_owners(batch, key)) for key in batch.kind.unique]
     if batch.kind.adopts:
         _adopt_rows(batch, *owners[0])
-    # A row whose item is skipped keeps its values, which others may have been given.
+    # A row whose item is skipped keeps its values, which the input may have for others.
     while any(_skip_taken(batch, key, found) for key, found in owners):
         pass
     for key, found in owners:
@@ -272,17 +272,17 @@ def _adopt_rows(batch: Batch, key: UniqueKey, owners: _Owners) -> None:
 
 def _skip_taken(batch: Batch, key: UniqueKey, owners: _Owners) -> bool:
     """Skip the items whose unique values another row keeps, or another item gets; returns whether there is one."""
-    given: dict[int | None, tuple[Any, ...]] = {}
+    new_values: dict[int | None, tuple[Any, ...]] = {}
     # A reference has no value that it could have meanwhile.
     if not bulk_rows.is_reference(batch.kind.table, key.columns[-1]):
         for item in batch.open_items:
             if not item.is_new and all(name in item.columns for name in key.columns):
-                given[item.row_id] = tuple(item.columns[name] for name in key.columns)
+                new_values[item.row_id] = tuple(item.columns[name] for name in key.columns)
     claimed = set[tuple[Any, ...]]()
     has_skipped = False
     for item, values in _claims(batch, key):
         owner = owners.get(values)
-        is_free = owner is None or owner == item.row_id or given.get(owner, values) != values
+        is_free = owner is None or owner == item.row_id or new_values.get(owner, values) != values
         if values in claimed or not is_free:
             item.skip(Taken(key.field))
             has_skipped = True
@@ -341,7 +341,7 @@ async def _write_rows(batch: Batch) -> None:
     updated: dict[int, dict[str, Any]] = {}
     moment = batch.context.now()
     for item in batch.open_items:
-        columns = {**item.columns, **_seal(batch, item)}
+        columns = {**item.columns, **_encrypt_secrets(batch, item)}
         assert item.row_id is not None, "every open item has one now"  # noqa: S101
         if "updated_at" in columns:
             columns["updated_at"] = columns["updated_at"] or item.initial.get("created_at") or moment
@@ -360,7 +360,7 @@ async def _write_rows(batch: Batch) -> None:
     await bulk_rows.update_rows(batch.context.session, batch.kind.table, updated)
 
 
-def _seal(batch: Batch, item: Item) -> dict[str, str | None]:
+def _encrypt_secrets(batch: Batch, item: Item) -> dict[str, str | None]:
     """The encrypted columns; null for those that the item does not have."""
     names = [name for name, declared in batch.kind.fields.items() if declared.is_sealed]
     cipher = batch.context.services.cipher

@@ -9,7 +9,7 @@ from storage.tables.git import refs
 from storage.tables.projects import projects
 
 
-async def follow(batch: Batch) -> None:
+async def record_health(batch: Batch) -> None:
     """Record the health of the branches whose checks were written."""
     checks = {(item.columns["project_id"], item.columns["sha"], item.columns["ref"]) for item in batch.written_items}
     if not checks:

@@ -34,7 +34,7 @@ async def _prepare(batch: Batch) -> None:
         item.initial["disabled_reason"] = None if is_enabled else DISABLED_REASON
 
 
-async def _follow(batch: Batch) -> None:
+async def _write_related(batch: Batch) -> None:
     if batch.written_items:
         batch.context.after_commit.append(batch.context.services.outbox.record_hook_change)
 
@@ -52,5 +52,5 @@ HOOKS = ItemKind(
     },
     reuses_ids=True,
     prepare=_prepare,
-    follow=_follow,
+    write_related=_write_related,
 )

@@ -102,7 +102,7 @@ async def lock_for_items(context: Context, import_id: int, items: Sequence[Any])
 
 
 async def count_identities(context: Context, import_id: int) -> dict[ImportKind, int]:
-    """The number of imported things of each kind; one statement for all imports of a level."""
+    """The number of imported items of each kind; one statement for all imports of a level."""
 
     async def fetch(ids: list[int]) -> dict[int, dict[ImportKind, int]]:
         found: dict[int, dict[ImportKind, int]] = {key: {} for key in ids}

@@ -51,7 +51,7 @@ class ImportField:
     - `default`: the value of the column if the field is omitted or null.
     - `validate(field, value)` returns the column's value, or raises UserError.
     - `is_required`: an invalid value or an unknown reference skips the item; otherwise the field is left out, and reported.
-    - `target`: the kind of the thing to whose id in the source the field refers.
+    - `target`: the kind of the item to whose id in the source the field refers.
     - `uses_ghost`: the ghost user replaces null.
     - `is_initial`: an update does not change the column.
     - `is_sealed`: the column `sealed_NAME` has the encrypted value.
@@ -103,7 +103,7 @@ class ItemKind:
       time.
     - `may_renumber`: a kept id that is taken is replaced by another.
     - `prepare` computes columns from the values and the references; `match` finds the rows of items that were not imported before;
-      `follow` writes what belongs to the rows, after them.
+      `write_related` writes what belongs to the rows, after them.
     """
 
     kind: ImportKind
@@ -116,7 +116,7 @@ class ItemKind:
     reuses_ids: bool = False
     prepare: Step | None = None
     match: Step | None = None
-    follow: Step | None = None
+    write_related: Step | None = None
 
 
 @dataclass

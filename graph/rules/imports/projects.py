@@ -92,7 +92,7 @@ async def import_projects(context: Context, import_id: int, items: Sequence[Mapp
     try:
         await folders.make(len(keys) - len(known))
         running = await instance_imports.lock_running(context, import_id)
-        kind = ItemKind(**{**vars(PROJECTS), "follow": folders.install})
+        kind = ItemKind(**{**vars(PROJECTS), "write_related": folders.install})
         return await write_items(context, running, kind, items)
     finally:
         await folders.discard()

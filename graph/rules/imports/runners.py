@@ -27,7 +27,7 @@ async def _prepare(batch: Batch) -> None:
         item.secrets["token"], item.columns["token_digest"] = token, digest_token(token)
 
 
-async def _follow(batch: Batch) -> None:
+async def _write_related(batch: Batch) -> None:
     """Assign the written runners to their projects."""
     link, session = tables.RunnerProject, batch.context.session
     if batch.written_items:
@@ -60,5 +60,5 @@ RUNNERS = ItemKind(
     unique=(UniqueKey(("token_digest",), "token"),),
     adopts=True,
     prepare=_prepare,
-    follow=_follow,
+    write_related=_write_related,
 )

@@ -103,7 +103,7 @@ class _Accounts:
     namespaces: dict[str, tuple[int, NamespaceKind, int | None]]
     emails: dict[str, int]
     tokens: dict[str, int]
-    given: dict[int | None, Item] = field(default_factory=dict)
+    changed_items: dict[int | None, Item] = field(default_factory=dict)
     """The items that change accounts, by the ids of these: what they have now may be free in this batch."""
 
     def __post_init__(self) -> None:
@@ -114,19 +114,19 @@ class _Accounts:
 
     def keeps_username(self, owner: int | None, key: str) -> bool:
         """Whether a user has this username after the batch."""
-        return owner not in self.given or str(self.given[owner].columns["username"]).lower() == key
+        return owner not in self.changed_items or str(self.changed_items[owner].columns["username"]).lower() == key
 
     def keeps_email(self, owner: int | None, address: str) -> bool:
         """Whether a user has this address after the batch; a secondary one stays."""
         account = self.by_id.get(owner or 0)
         is_primary = account is not None and account.email == address
-        return not is_primary or owner not in self.given or self.given[owner].columns["email"] == address
+        return not is_primary or owner not in self.changed_items or self.changed_items[owner].columns["email"] == address
 
     def keeps_identity(self, owner: int | None, identity: tuple[str | None, str | None], item: Item) -> bool:
         """Whether another user has this identity after the batch; those of providers that the item of the user does not name stay."""
         if owner is None or owner == item.row_id:
             return False
-        other = self.given.get(owner)
+        other = self.changed_items.get(owner)
         return other is None or identity_of(other) == identity or identity[0] not in (other.before["provider"], other.columns["provider"])
 
 
@@ -235,7 +235,7 @@ def _claim_values(batch: Batch, found: _Accounts) -> None:
         # Those that have not changed since the last run are not written, even if their account has another name here. Without a
         # namespace, one may be skipped later.
         known = [item for item in batch.open_items if item.row_id in found.namespace_of and not (item.is_new or is_ghost(item))]
-        found.given = {item.row_id: item for item in known if digest_of(batch, item) != item.last_digest}
+        found.changed_items = {item.row_id: item for item in known if digest_of(batch, item) != item.last_digest}
         batch.vacated.clear()
         claimed = set[tuple[str, Any]]()
         has_changed = False
@@ -337,4 +337,4 @@ async def _check_namespaces(batch: Batch, found: _Accounts) -> None:
             item.related["namespace"] = namespace_id
 
 
-USERS = ItemKind(kind=ImportKind.USER, table=tables.User, fields=FIELDS, prepare=_prepare, match=_match, follow=write_user_records)
+USERS = ItemKind(kind=ImportKind.USER, table=tables.User, fields=FIELDS, prepare=_prepare, match=_match, write_related=write_user_records)

@@ -158,7 +158,7 @@ async def compare_branches(
         try:
             if head is not None and target is not None:
                 merge_preview.fetch_commit(repository, source_path, head)
-                found = _with_proposal(found, merge_preview.preview_merge(repository, head, target))
+                found = _with_preview(found, merge_preview.preview_merge(repository, head, target))
             return replace(found, landed_oid=_find_landing_commit(repository, found, known_head))
         except (GitCommandError, UnknownCommit) as error:
             log.warning("branches could not be compared", source=source_project_id, target=target_project_id, head=head, error=str(error))
@@ -187,18 +187,18 @@ async def _read_version(services: Services, project_id: int, session: DatabaseSe
         return await Context(services, reader, None, "compare").value(statement)
 
 
-def _with_proposal(found: BranchComparison, proposal: MergePreview) -> BranchComparison:
-    if proposal.mergeable is None:
-        log.warning("test merge did not finish", target=found.target_project_id, head=proposal.head, into=proposal.target)
+def _with_preview(found: BranchComparison, preview: MergePreview) -> BranchComparison:
+    if preview.mergeable is None:
+        log.warning("test merge did not finish", target=found.target_project_id, head=preview.head, into=preview.target)
     return replace(
         found,
-        base_oid=proposal.base,
-        oids=proposal.oids,
-        newest=proposal.newest,
-        messages=proposal.messages,
-        commit_count=proposal.count,
-        stat=proposal.stat,
-        merge_status=MergeStatus.CAN_BE_MERGED if proposal.mergeable else MergeStatus.CANNOT_BE_MERGED,
+        base_oid=preview.base,
+        oids=preview.oids,
+        newest=preview.newest,
+        messages=preview.messages,
+        commit_count=preview.count,
+        stat=preview.stat,
+        merge_status=MergeStatus.CAN_BE_MERGED if preview.mergeable else MergeStatus.CANNOT_BE_MERGED,
     )
 
 

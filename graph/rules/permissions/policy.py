@@ -298,7 +298,7 @@ async def load_project_level(context: Context, project: tables.Project) -> int:
     if context.viewer.admin:
         return AccessLevel.OWNER
     levels = project_level_loader(context)
-    return (levels.known(project.id) if levels.knows(project.id) else await levels.get(project.id)) or 0
+    return (levels.get_loaded(project.id) if levels.is_loaded(project.id) else await levels.get(project.id)) or 0
 
 
 def level_of_memberships(is_admin: bool, project_level: int | None, group_level: int | None) -> int | None:

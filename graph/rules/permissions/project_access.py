@@ -53,7 +53,7 @@ async def load_project_with(
     the viewer is an administrator or anonymous. `with_author`: the statement also reads the author of the row, for the answer.
     """
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
-    if context.viewer_or_none is None or context.viewer.admin or projects.knows(key):
+    if context.viewer_or_none is None or context.viewer.admin or projects.is_loaded(key):
         project = await projects.get(key)
         rows = await context.tuples(*row_in_project(table, project.id, name, value)) if project is not None else []
         return project, rows[0][0] if rows else None

@@ -78,7 +78,7 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
         setattr(row, key, value)
     _apply_settings(row, values)
     timestamps.touch_if_changed(context, row)
-    await runners.handle_builds_switch(context, row, old_queues)
+    await runners.update_build_queues(context, row, old_queues)
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)
@@ -100,7 +100,7 @@ async def delete_project(context: Context, project: tables.Project) -> tables.Pr
     await stored_objects.erase_objects_of_projects(context, [row.id])
     await projects.prepare_deletion(context, [row.id])
     await context.delete(row)
-    await projects.handle_deletion(context, [row.id])
+    await projects.clean_up_deleted_projects(context, [row.id])
     return row
 
 

@@ -287,8 +287,8 @@ async def prepare_deletion(context: Context, project_ids: list[int]) -> None:
             await context.session.execute(statement)
 
 
-async def handle_deletion(context: Context, project_ids: list[int]) -> None:
-    """What the deletion of locked projects causes beside that of their rows.
+async def clean_up_deleted_projects(context: Context, project_ids: list[int]) -> None:
+    """Apply the effects that the deletion of locked projects has beside that of their rows.
 
     Open merge requests from them into other projects are compared again in the background, and cannot be merged then. Repositories and
     uploads are removed after the commit.

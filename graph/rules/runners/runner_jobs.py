@@ -7,7 +7,7 @@ from typing import Any
 from graph.context import Context
 from graph.events.payloads import full_path
 from graph.rules.builds import job_variables
-from graph.rules.builds.variables import given_variables
+from graph.rules.builds.variables import load_build_variables
 from graph.rules.runners import runners
 from storage import tables
 
@@ -96,7 +96,7 @@ def _build_variables(
         *(EnvironmentVariable(key, value, True) for key, value in {**predefined, **environment}.items()),
         *(EnvironmentVariable(key, value, False) for key, value in secret.items()),
         *(EnvironmentVariable(key, value, True) for key, value in configured.items()),
-        *(EnvironmentVariable(key, value, False) for key, value in given_variables(context, build)),
+        *(EnvironmentVariable(key, value, False) for key, value in load_build_variables(context, build)),
     ]
 
 

@@ -158,7 +158,7 @@ async def _claim_next(context: Context, runner: tables.Runner, *, has_waited: bo
         claimed.runner_id, claimed.token_digest = runner.id, digest_token(token)
         claimed.sealed_token = context.services.cipher.encrypt(token)
         claimed.lease_until = context.now() + timedelta(seconds=context.services.build_lease)
-        await variables.give_variables(context, claimed)
+        await variables.store_build_variables(context, claimed)
         await context.session.flush()
         runner_queue.set_oldest_build(queue, await context.value(runners.oldest_id(queue)))
         return claimed, token
@@ -228,7 +228,7 @@ async def _record_contact(context: Context, runner: tables.Runner, columns: dict
         await context.session.execute(runners.record_contact(runner.id, context.now(), changed))
 
 
-async def handle_builds_switch(context: Context, project: tables.Project, old_prefix: str | None) -> None:
+async def update_build_queues(context: Context, project: tables.Project, old_prefix: str | None) -> None:
     """Update the queues after a project's builds or shared runners were switched on or off, or its archived state changed.
 
     `old_prefix` is the result of `queue_prefix` before the change.
@@ -326,7 +326,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     build.sealed_token = build.sealed_variables = None
     project = await context.rows_by_id(tables.Project).get(build.project_id)
     build.queue = queue_name(project, build.tags)
-    await builds.handle_status_change(context, build, before)
+    await builds.apply_status_change(context, build, before)
 
 
 async def recover_lost_builds(services: Services) -> None:

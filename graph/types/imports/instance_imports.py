@@ -20,10 +20,10 @@ InstanceImportState = strawberry.enum(
 )
 
 
-@strawberry.type(description="Number of imported things of a kind.")
+@strawberry.type(description="Number of imported items of a kind.")
 class ImportCount:
     kind: ImportKind = strawberry.field(description="The kind.")  # type: ignore[valid-type]
-    count: int = strawberry.field(description="Number of things.")
+    count: int = strawberry.field(description="Number of items.")
 
 
 @strawberry.type(description="The import of another instance, which can be continued and repeated.")
@@ -38,20 +38,20 @@ class InstanceImport:
         tables.InstanceImport.user_id, description="Administrator who began it last; null if the account was deleted."
     )
 
-    @strawberry.field(description="Number of imported things of each kind that has any.")
+    @strawberry.field(description="Number of imported items of each kind that has any.")
     async def identity_counts(self, info: Info) -> list[ImportCount]:
         row: Any = self
         found = await instance_imports.count_identities(info.context, row.id)
         return [ImportCount(kind=kind, count=number) for kind, number in sorted(found.items())]
 
 
-@strawberry.type(description="An imported thing and the row that it is.")
+@strawberry.type(description="An imported item and its row.")
 class ImportIdentity:
     source_id: str = column(description="ID in the source or, if it has none there, what identifies it.")
     database_id: int = column(description="v3 ID of the row, which may have been deleted.")
 
 
-@strawberry.type(description="What the importing program remembers of a list of the source.")
+@strawberry.type(description="What the importing program records about a list of the source.")
 class ImportMark:
     name: str = column(description="Name of the mark.")
     value: str = column(description="Its value.")
@@ -69,7 +69,7 @@ class InstanceImportQueries:
         return await info.context.all(tables.all_rows(tables.InstanceImport))  # type: ignore[arg-type]
 
     @strawberry.field(
-        description="Imported things of a kind, with their old and new IDs, in the order of their IDs in the source as strings."
+        description="Imported items of a kind, with their old and new IDs, in the order of their IDs in the source as strings."
         " Administrators only."
     )
     async def import_identities(

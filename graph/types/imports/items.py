@@ -16,7 +16,7 @@ from graph.types.inputs import sent_values
 from storage import tables
 
 ImportOutcome = strawberry.enum(Outcome, name="ImportOutcome", description="What became of an imported item.")
-ImportKind = strawberry.enum(tables.ImportKind, name="ImportKind", description="A kind of imported things.")
+ImportKind = strawberry.enum(tables.ImportKind, name="ImportKind", description="A kind of imported items.")
 
 
 @strawberry.type(description="Why an item was skipped, or an optional field of it left out.")

@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Info
 from graph.fields.connections import Connection
 from graph.fields.declarations import column, connection_field, filter_listing, make_window
-from graph.fields.entities import further_row_type
+from graph.fields.entities import additional_row_type
 from graph.fields.keyset_listing import KeysetListing, Order
 from graph.rules.permissions.policy_conditions import creatable_namespace_conditions
 from graph.rules.search_terms import validate_search
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NamespaceKind = strawberry.enum(tables.NamespaceKind, name="NamespaceKind", description="Kind of a namespace.")
 
 
-@further_row_type(tables.Namespace, description="Namespace of projects: a group, or the personal namespace of a user.")
+@additional_row_type(tables.Namespace, description="Namespace of projects: a group, or the personal namespace of a user.")
 class Namespace:
     database_id: int = column(tables.Namespace.id, description="ID in the v3 API; equals the ID of the group for group namespaces.")
     name: str = column(description="Name of the group or the user.")

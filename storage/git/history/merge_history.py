@@ -1,4 +1,4 @@
-"""Finds merged proposals in a history: the merge commits of a branch's first-parent chain, and the contents of their messages.
+"""Finds the merge requests that a history has merged: the merge commits of the first-parent chain, and their messages.
 
 Each forge has its own message format. The common formats are parsed; any other merge has no number.
 """
@@ -48,7 +48,7 @@ class MergedBranch:
 
 
 def parse_merge_message(message: str) -> MergeMessage | None:
-    """Parses the message of a merge commit; None if it merges no proposal, such as a pull of the same branch.
+    """Parses the message of a merge commit; None if it merges no merge request, such as a pull of the same branch.
 
     >>> parse_merge_message("Merge pull request #12 from ada/search\\n\\nAdd a search\\n")
     MergeMessage(number=12, branch='search', title='Add a search')

@@ -80,7 +80,7 @@ class BucketPacks:
         """Inserts the rows in the given transaction, or in one of its own. Raises NotARepository."""
         if session is not None:
             for columns in uploaded:
-                await session.execute(rows.put(self._database.dialect, {"project_id": project_id, **columns}))
+                await session.execute(rows.upsert(self._database.dialect, {"project_id": project_id, **columns}))
         elif uploaded:
             try:
                 async with self._database.write_session() as writer:

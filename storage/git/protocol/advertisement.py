@@ -32,7 +32,7 @@ class PushAdvertiser:
     async def advertise(self, path: Path, outgoing: SendBlock, run_git: Callable[[SendBlock], Awaitable[None]]) -> None:
         """Sends the advertisement of the repository at `path`. `run_git` sends git's own. Raises the errors of both."""
 
-        async def learn_and_send(block: bytes) -> None:
+        async def read_capabilities_and_send(block: bytes) -> None:
             # The first packet is at most 1000 bytes, which a pipe never splits.
             capabilities, end, _ = block.partition(b"\0")[2].partition(b"\n")
             if end and self._capabilities is None:
@@ -41,7 +41,7 @@ class PushAdvertiser:
 
         refs = await asyncio.to_thread(read_refs, path)
         if refs is None or self._capabilities is None:
-            await run_git(outgoing if refs is None else learn_and_send)
+            await run_git(outgoing if refs is None else read_capabilities_and_send)
             return
         first, *others = refs or [_NO_REFS]
         advertisement = b"".join([_packet(first, b"\0" + self._capabilities), *map(_packet, others), FLUSH_PACKET])

@@ -14,7 +14,7 @@ from storage.git.subprocesses.git_command import GitCommandError
 
 
 @dataclass(frozen=True, slots=True)
-class BranchClues:
+class BranchHints:
     """What is known about the branches of a merge request; None where it is not.
 
     `source_head` and `target_head` are the current heads of its branches, `source` the repository of a fork. `head`, `base`, `merge` and
@@ -49,42 +49,42 @@ class ImportedBranch:
     mergeable: bool | None = None
 
 
-def read_branch(repository: Repository, clues: BranchClues) -> ImportedBranch:
+def read_branch(repository: Repository, hints: BranchHints) -> ImportedBranch:
     """Reads one merge request in the repository of its target. Raises OSError (ENOSPC)."""
-    head = clues.head or (clues.oids[0] if clues.oids else None)
+    head = hints.head or (hints.oids[0] if hints.oids else None)
     try:
-        if clues.is_open and clues.source_head is not None:
-            return _read_open(repository, clues, clues.source_head)
-        if head is None and not clues.is_merged:
-            head = clues.source_head
-        if head is not None and clues.source is not None:
-            fetch_commit(repository, clues.source, head)
+        if hints.is_open and hints.source_head is not None:
+            return _read_open(repository, hints, hints.source_head)
+        if head is None and not hints.is_merged:
+            head = hints.source_head
+        if head is not None and hints.source is not None:
+            fetch_commit(repository, hints.source, head)
     except (GitCommandError, UnknownCommit):
         pass
     try:
         if head is not None and has_commit(repository, head):
-            return _read_closed(repository, clues, head)
+            return _read_closed(repository, hints, head)
     except (GitCommandError, UnknownCommit):
         pass
-    return ImportedBranch(merge=clues.merge)
+    return ImportedBranch(merge=hints.merge)
 
 
-def _read_open(repository: Repository, clues: BranchClues, head: str) -> ImportedBranch:
-    if clues.source is not None:
-        fetch_commit(repository, clues.source, head)
-    if clues.target_head is None:
-        return _read_closed(repository, clues, head)
-    found = preview_merge(repository, head, clues.target_head)
+def _read_open(repository: Repository, hints: BranchHints, head: str) -> ImportedBranch:
+    if hints.source is not None:
+        fetch_commit(repository, hints.source, head)
+    if hints.target_head is None:
+        return _read_closed(repository, hints, head)
+    found = preview_merge(repository, head, hints.target_head)
     return ImportedBranch(head, found.base, None, found.oids, found.messages, found.count, found.stat, bool(found.mergeable))
 
 
-def _read_closed(repository: Repository, clues: BranchClues, head: str) -> ImportedBranch:
-    merge = clues.merge if clues.merge is not None and has_commit(repository, clues.merge) else None
-    if merge is None and clues.is_merged and clues.target_head is not None and is_ancestor(repository, head, clues.target_head):
-        merge = introducing_commit(repository, head, clues.target_head)
-    listed = tuple(oid for oid in clues.oids if has_commit(repository, oid))
-    start = _find_start(repository, clues, head, merge, listed)
-    base = clues.base if clues.base is not None and has_commit(repository, clues.base) else None
+def _read_closed(repository: Repository, hints: BranchHints, head: str) -> ImportedBranch:
+    merge = hints.merge if hints.merge is not None and has_commit(repository, hints.merge) else None
+    if merge is None and hints.is_merged and hints.target_head is not None and is_ancestor(repository, head, hints.target_head):
+        merge = introducing_commit(repository, head, hints.target_head)
+    listed = tuple(oid for oid in hints.oids if has_commit(repository, oid))
+    start = _find_start(repository, hints, head, merge, listed)
+    base = hints.base if hints.base is not None and has_commit(repository, hints.base) else None
     if base is None and start is not None:
         base = merge_base(repository, start, head)
     oids = listed or ids_between(repository, start, head)
@@ -94,21 +94,21 @@ def _read_closed(repository: Repository, clues: BranchClues, head: str) -> Impor
     except GitCommandError:
         stat = None
     messages = tuple(message for commit in repository.commits(oids) if "#" in (message := commit.message) or "/issues/" in message)
-    return ImportedBranch(head, base, merge or clues.merge, oids, messages, count, stat)
+    return ImportedBranch(head, base, merge or hints.merge, oids, messages, count, stat)
 
 
-def _find_start(repository: Repository, clues: BranchClues, head: str, merge: str | None, listed: Sequence[str]) -> str | None:
+def _find_start(repository: Repository, hints: BranchHints, head: str, merge: str | None, listed: Sequence[str]) -> str | None:
     """The commit from which the commits of the head begin; None for a head without parents."""
     if merge is not None and merge != head and (parents := repository.commit(merge).parents):
         return parents[0]
     if listed:
         return _parent_outside(repository, listed)
-    if clues.base is not None and has_commit(repository, clues.base):
-        return clues.base
-    if clues.is_merged or clues.target_head is None:
+    if hints.base is not None and has_commit(repository, hints.base):
+        return hints.base
+    if hints.is_merged or hints.target_head is None:
         # It was merged without a merge commit, or its target is deleted: only the newest commit is certain.
         return next(iter(repository.commit(head).parents), None)
-    return clues.target_head
+    return hints.target_head
 
 
 def _parent_outside(repository: Repository, oids: Sequence[str]) -> str | None:

@@ -79,7 +79,7 @@ def named(project_id: int, names: Collection[str]) -> Select[str]:
     return select(col(Pack.name)).where(col(Pack.project_id) == project_id, col(Pack.name).in_(names), col(Pack.removed_at).is_(None))
 
 
-def put(dialect: str, row: Mapping[str, Any]) -> Any:
+def upsert(dialect: str, row: Mapping[str, Any]) -> Any:
     """The statement that inserts a pack. One that was removed becomes current again, as the new object; a current one stays as it is."""
     statement = insert_into(dialect, Pack).values(row)
     changed = {name: statement.excluded[name] for name in row if name not in ("project_id", "name")}

@@ -109,7 +109,7 @@ def insert_refs() -> Insert:
     return insert(metadata.tables[GitRef.__tablename__])
 
 
-def put(dialect: str) -> Any:
+def upsert(dialect: str) -> Any:
     """The statement that inserts refs, or overwrites them whatever their values are, executed with the rows."""
     statement = insert_into(dialect, metadata.tables[GitRef.__tablename__])
     moved = {column: statement.excluded[column] for column in ("oid", "peeled_oid", "is_indexed")}

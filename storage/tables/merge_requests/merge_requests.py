@@ -1,4 +1,4 @@
-"""Merge requests: proposals to merge one branch into another."""
+"""Merge requests: requests to merge one branch into another."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

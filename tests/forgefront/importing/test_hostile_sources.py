@@ -220,7 +220,7 @@ class TestFaults:
             report = await import_from(address, token_of(admin), backend, sleep=skip_waiting)
             assert report.is_complete
             unexplained = {(kind, where) for found in expected.values() for kind, where, reason in found if reason is None}
-            left = {(each.kind, each.where, None if (each.kind, each.where) in unexplained else each.reason) for each in report.left_behind}
+            left = {(each.kind, each.where, None if (each.kind, each.where) in unexplained else each.reason) for each in report.omissions}
             assert left == set().union(*expected.values()), report.as_text(max_lines=200)
             assert await count_rows(backend, "whole") == WHOLE
             for fault in FAULTS:
@@ -229,7 +229,7 @@ class TestFaults:
 
             sabotage.is_calm = True
             again = await import_from(address, token_of(admin), backend, sleep=skip_waiting)
-            assert again.is_complete and not again.left_behind, again.as_text()
+            assert again.is_complete and not again.omissions, again.as_text()
             for fault in FAULTS:
                 assert await count_rows(backend, fault.name) == {**WHOLE, **fault.later_rows}, fault.name
 
@@ -283,10 +283,10 @@ class TestSourceAgainstItself:
             return ok([taken]) if taken and path == f"/api/v3/projects/{other.id}/issues" else None
 
         async with run_between(database_url, new_database, tmp_path, sabotage) as (address, backend):
-            assert not (await import_from(address, token_of(admin), backend)).left_behind
+            assert not (await import_from(address, token_of(admin), backend)).omissions
             taken |= an_issue(id=issue.id, title="Taken", updated_at=LATER)
             again = await import_from(address, token_of(admin), backend)
-            assert {each.reason for each in again.left_behind} == {"sourceId was imported into another project", "status 404"}
+            assert {each.reason for each in again.omissions} == {"sourceId was imported into another project", "status 404"}
             assert [(await count_rows(backend, path))["Issue"] for path in ("web", "api")] == [1, 0]
             assert sum(count.created + count.updated for count in again.counts.values()) == 0, again.as_text()
 
@@ -306,6 +306,6 @@ class TestTakenNames:
                 await client.run("CreateAdministrator", input=values)
             report = await import_from(address, token_of(admin), backend)
             assert report.is_complete
-            kinds = {each.kind for each in report.left_behind}
+            kinds = {each.kind for each in report.omissions}
             assert (kinds & {"users", "groups", "projects"} == {"users", "groups", "projects"}) is bool(names), report.as_text()
             assert (await count_rows(backend, "web"))["Issue"] == (0 if names else 1)

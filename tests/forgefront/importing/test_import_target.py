@@ -69,7 +69,7 @@ async def test_batches_are_bounded_in_size_and_number() -> None:
     await writer.flush()
     # What the source has to change is not read again until it did.
     assert writer.retry == 2
-    assert [(each.where, each.reason) for each in report.left_behind] == [("/b", "name is wrong")] * 3
+    assert [(each.where, each.reason) for each in report.omissions] == [("/b", "name is wrong")] * 3
 
 
 async def test_a_batch_that_did_not_change_is_not_written_again() -> None:

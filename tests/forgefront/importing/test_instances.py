@@ -218,7 +218,7 @@ class TestKeptIds:
             report = await import_from(address, token_of(admin), backend, keeps_ids=True)
             assert report.is_complete
             missing_commit = "its commit is not in the repository"
-            assert {each.reason for each in first.left_behind} <= {missing_commit, *LEFT_BEHIND}, first.as_text()
+            assert {each.reason for each in first.omissions} <= {missing_commit, *LEFT_BEHIND}, first.as_text()
             assert await count_rows(backend.database) == await count_importable_rows(make.services.database)
             assert await compare(make, instance, backend, is_known) > 300
 
@@ -254,7 +254,7 @@ class TestKeptIds:
             )
             assert third.requests < first.requests * 0.8
             removed = f"{web.id}/{instance.viewers['guest'].id}"
-            assert [each.where for each in third.left_behind if "was removed" in each.reason] == [removed]
+            assert [each.where for each in third.omissions if "was removed" in each.reason] == [removed]
 
     async def _compare_profiles(self, config: Config, tokens: dict[int, str], token: str, backend: Backend, target: Config) -> None:
         """A server of GitLab 8.5 is imported to the same rows: with its names of fields, levels, pages and statuses."""
@@ -296,7 +296,7 @@ class TestNewIds:
             # Users are those who are named in what is imported, and names that are taken are not looked for.
             check_rehearsal(rehearsal, report, left_out=frozenset({"users", "emails", "SSH keys"}), compares_left=False)
             # Nobody else may be taken for ann, who is another person here.
-            assert any(each.kind == "users" and "username" in each.reason for each in report.left_behind), report.as_text()
+            assert any(each.kind == "users" and "username" in each.reason for each in report.omissions), report.as_text()
             found = await count_rows(backend.database)
             assert (found["Project"], found["Snippet"]) == (1, 1)
             async with backend.database.read_session() as session:

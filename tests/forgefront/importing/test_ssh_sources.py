@@ -61,7 +61,7 @@ async def test_repositories_are_cloned_over_ssh_a_few_at_once(
     async with serve_source(config, ssh_listener=listener) as (url, source), open_backend(target) as backend:
         report = await import_from(url, token_of(admin), backend, keeps_ids=True, uses_ssh=True, sleep=skip_waiting)
         assert report.is_complete
-        left = {each.kind: (each.where, each.reason) for each in report.left_behind}
+        left = {each.kind: (each.where, each.reason) for each in report.omissions}
         assert left.keys() == {"protected branches", "repositories", "releases"}, report.as_text()
         where, reason = left["repositories"]
         assert (where, "fatal: " in reason, "access rights" in reason) == ("root/web1.git", True, False), reason
@@ -74,6 +74,6 @@ async def test_repositories_are_cloned_over_ssh_a_few_at_once(
 
         (tmp_path / "broken.git").rename(folder)
         again = await import_from(url, token_of(admin), backend, keeps_ids=True, uses_ssh=True)
-        assert (again.left_behind, again.count("repositories").unchanged) == ([], PROJECTS - 1)
+        assert (again.omissions, again.count("repositories").unchanged) == ([], PROJECTS - 1)
         refs = await count_refs(backend)
         assert refs.keys() == {project.id for project in projects} and len(set(refs.values())) == 1, refs

@@ -22,7 +22,7 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
         report = await import_from(address, TOKEN, backend, keeps_ids=True)
         check_rehearsal(rehearsal, report, left_out=frozenset({"repositories"}))
         assert (report.api, report.is_complete) == ("v4", True)
-        left = {(each.kind, each.where.removeprefix("/api/v4").removeprefix("/projects/3")): each.reason for each in report.left_behind}
+        left = {(each.kind, each.where.removeprefix("/api/v4").removeprefix("/projects/3")): each.reason for each in report.omissions}
         assert left.pop(("repositories", "diaspora/tracker.git")).startswith("fatal: ")
         assert left == {
             ("projects", "/projects/9"): "its visibility: only members see its issues, so that the whole project is private here",
@@ -100,7 +100,7 @@ async def test_everything_of_the_documentation_is_imported(new_database: Any, tm
         server.answers["/projects/3/issues/1/notes"].append({**NOTE, "id": 305, "system": False, "body": "for members"})
         again = await import_from(address, TOKEN, backend, keeps_ids=True, cancels_builds=True)
         assert sum(count.created + count.updated for count in again.counts.values()) == 0, again.as_text()
-        (reason,) = [each.reason for each in again.left_behind if each.where == "/api/v4/projects/3/issues/41"]
+        (reason,) = [each.reason for each in again.omissions if each.where == "/api/v4/projects/3/issues/41"]
         assert reason.endswith("is readable here: delete it.")
         assert not any("/issues/1/notes" in path for path in server.paths)
         assert any(

@@ -311,7 +311,7 @@ class TestIds:
 
     def test_of_creations_are_learned(self) -> None:
         ids = IdMap(ComparisonRules.read())
-        ids.learn("/api/v3/projects/3/issues", {"id": 41, "author": {"id": 1}}, {"id": 44, "author": {"id": 2}})
-        ids.learn("/api/v3/projects/3/issues", {"id": 41}, {"id": 45})
-        ids.learn("/api/v3/projects/3/issues", [1], {"id": 45})
+        ids.record_created("/api/v3/projects/3/issues", {"id": 41, "author": {"id": 1}}, {"id": 44, "author": {"id": 2}})
+        ids.record_created("/api/v3/projects/3/issues", {"id": 41}, {"id": 45})
+        ids.record_created("/api/v3/projects/3/issues", [1], {"id": 45})
         assert (ids.find("issue", 41), ids.find("issue", 44), ids.find("user", 1)) == (44, None, 1)

@@ -106,7 +106,7 @@ class TestCollectObjects:
         damaged, sound = await make.project(history={"commits": 4}), await make.project(history={"commits": 5})
         async with make.services.database.write_session() as session:
             row = {"project_id": damaged.id, "name": "refs/heads/lost", "oid": "1" * 40, "peeled_oid": None}
-            await session.execute(refs.put(make.services.database.dialect), [row])
+            await session.execute(refs.upsert(make.services.database.dialect), [row])
             await session.commit()
         monkeypatch.setattr(object_collection, "MIN_BITMAP_OBJECTS", 1)
 

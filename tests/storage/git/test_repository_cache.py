@@ -54,7 +54,7 @@ class Host:
         """Moves a ref."""
         async with self.database.write_session() as session:
             await session.execute(
-                refs.put(self.database.dialect), [{"project_id": self.project_id, "name": name, "oid": oid, "peeled_oid": None}]
+                refs.upsert(self.database.dialect), [{"project_id": self.project_id, "name": name, "oid": oid, "peeled_oid": None}]
             )
             await session.execute(refs.advance_version([self.project_id], now()))
             await session.commit()

@@ -197,7 +197,7 @@ async def put(session: DatabaseSession, dialect: str, project_id: int, name: str
     """Writes a row whatever its value was. A branch counts as indexed if the index has its head."""
     is_indexed = name.startswith("refs/heads/") and bool(await session.read(commits.existing_oids(project_id, [oid])))
     row = {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": peeled, "is_indexed": is_indexed}
-    await session.execute(git_refs.put(dialect), [row])
+    await session.execute(git_refs.upsert(dialect), [row])
 
 
 @lru_cache(10_000)

@@ -226,7 +226,7 @@ def check_rehearsal(
     assert counted == expected, counted.items() ^ expected.items()
     assert sum(count.created + count.updated + count.unchanged for count in rehearsal.counts.values()) == 0
     expected_left, left = [
-        {(each.kind, each.where) for each in found.left_behind if each.kind not in without} for found in (report, rehearsal)
+        {(each.kind, each.where) for each in found.omissions if each.kind not in without} for found in (report, rehearsal)
     ]
     assert not compares_left or left == expected_left, left ^ expected_left
     assert rehearsal.is_complete

@@ -9,7 +9,7 @@ import { ago, badge, duration, exactly, icon, person, section, since, symbol, wo
 import { projectCrumbs } from "../project/crumbs.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
-import { buildRow, proposal, rows } from "../rows.js";
+import { buildRow, mergeRequestLink, rows } from "../rows.js";
 import { size } from "../sizes.js";
 import { coloured } from "../trace/ansi.js";
 import { output, styles } from "../trace/output.js";
@@ -101,7 +101,7 @@ function above(page, build, act) {
       h("span", null, build.stage),
       h("span.ref", null, icon("branch"), build.ref),
       build.commit ? h("a", { href: address(path, "commit", build.commit.oid) }, h("code", null, build.commit.shortOid), ` ${build.commit.title}`) : null,
-      build.mergeRequest ? proposal(build.mergeRequest) : null,
+      build.mergeRequest ? mergeRequestLink(build.mergeRequest) : null,
       ago(build.finishedAt ?? build.startedAt ?? build.createdAt)),
     build.description ? h("p", null, build.description) : null,
     build.artifact ? download(page, build.artifact, can.erase ? () => act("Keep") : null) : null,

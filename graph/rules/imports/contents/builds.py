@@ -53,5 +53,5 @@ BUILDS = ItemKind(
         "erased_at": ImportField(),
     },
     prepare=_prepare,
-    follow=branch_health.follow,
+    write_related=branch_health.record_health,
 )

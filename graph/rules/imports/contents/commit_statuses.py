@@ -33,5 +33,5 @@ COMMIT_STATUSES = ItemKind(
         "started_at": ImportField(),
         "finished_at": ImportField(),
     },
-    follow=branch_health.follow,
+    write_related=branch_health.record_health,
 )

@@ -73,7 +73,7 @@ def _validate_labels(item: Item, names: Iterable[str]) -> list[str]:
 
 
 async def check_same_project(batch: Batch, name: str, table: Any, *, is_required: bool = False) -> None:
-    """Leave out references to things of another project than that of the item; an item that requires it is skipped."""
+    """Leave out references to items of another project than that of the item; an item that requires it is skipped."""
     items = [item for item in batch.open_items if item.columns[name] is not None]
     if not items:
         return
@@ -89,7 +89,7 @@ async def check_same_project(batch: Batch, name: str, table: Any, *, is_required
                 item.errors.append(error)
 
 
-async def follow(batch: Batch, counter: CounterKind) -> None:
+async def write_related(batch: Batch, counter: CounterKind) -> None:
     """Write the labels of what was written, and make the next numbers of the projects larger."""
     await _write_labels(batch.context, batch.kind.table, [item for item in batch.written_items if "labels" in item.extras])
     await raise_counters(batch, counter)

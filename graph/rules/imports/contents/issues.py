@@ -13,5 +13,5 @@ ISSUES = ItemKind(
     issuables.ISSUABLE_FIELDS,
     unique=(issuables.UNIQUE_IID,),
     prepare=partial(issuables.prepare, closed_state=IssueState.CLOSED),
-    follow=partial(issuables.follow, counter=CounterKind.ISSUE),
+    write_related=partial(issuables.write_related, counter=CounterKind.ISSUE),
 )

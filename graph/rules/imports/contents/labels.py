@@ -49,5 +49,5 @@ MILESTONES = ItemKind(
         **TIMES,
     },
     unique=(UniqueKey(("project_id", "iid"), "iid"), UniqueKey(("project_id", "title"), "title")),
-    follow=_raise_counters,
+    write_related=_raise_counters,
 )

@@ -29,7 +29,7 @@ from graph.rules.imports.item_kinds import MAX_ITEMS, ImportField, Item, ItemKin
 from graph.rules.issues import issue_closing
 from graph.rules.permissions.policy import Action, require
 from storage import tables
-from storage.git.refs.imported_branches import BranchClues, ImportedBranch, read_branch
+from storage.git.refs.imported_branches import BranchHints, ImportedBranch, read_branch
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository
 from storage.tables import CounterKind, ImportKind, MergeRequestState, MergeStatus, import_identities
@@ -55,7 +55,7 @@ class _ReadBranch:
     `since` is the version that the refs of the target had before its objects were looked for; 0 if there is nothing of it to lose.
     """
 
-    clues: BranchClues
+    hints: BranchHints
     found: ImportedBranch
     since: int = 0
 
@@ -65,7 +65,7 @@ async def import_merge_requests(context: Context, import_id: int, items: Sequenc
     await require(context, Action.IMPORT_INSTANCE)
     branches = await _read_branches(context, import_id, items[:MAX_ITEMS])
     running = await lock_for_items(context, import_id, items)
-    kind = replace(MERGE_REQUESTS, prepare=partial(_prepare, branches=branches), follow=partial(_follow, branches=branches))
+    kind = replace(MERGE_REQUESTS, prepare=partial(_prepare, branches=branches), write_related=partial(_write_related, branches=branches))
     return await write_items(context, running, kind, items)
 
 
@@ -84,15 +84,15 @@ async def _read_branches(context: Context, import_id: int, items: Sequence[Mappi
         keys |= {(target, refs.merge_request_head(values["iid"])) for values, target, _ in found if target}
         versions: dict[int, int] = dict(await reader.tuples(git_refs.versions({target for _, target, _ in found if target})))
         heads = await refs.current_of_projects(reader, keys)
-    grouped: dict[int, list[tuple[str, int | None, BranchClues]]] = defaultdict(list)
+    grouped: dict[int, list[tuple[str, int | None, BranchHints]]] = defaultdict(list)
     for values, target, source in found:
         if target is not None:
             source_head = heads.get((source or 0, _branch(values, "source_branch")))
-            clues = _clues(values, source_head, heads.get((target, _branch(values, "target_branch"))))
-            if clues.head is None and not clues.oids:
+            hints = _make_hints(values, source_head, heads.get((target, _branch(values, "target_branch"))))
+            if hints.head is None and not hints.oids:
                 # The mirror may have brought the ref by which the source keeps it.
-                clues = replace(clues, head=heads.get((target, refs.merge_request_head(values["iid"]))))
-            grouped[target].append((str(values["source_id"]), source if source != target else None, clues))
+                hints = replace(hints, head=heads.get((target, refs.merge_request_head(values["iid"]))))
+            grouped[target].append((str(values["source_id"]), source if source != target else None, hints))
     branches: dict[str, _ReadBranch] = {}
     for target, named in grouped.items():
         read = await _read_project(context, target, named)
@@ -112,12 +112,12 @@ def _branch(values: Mapping[str, Any], name: str) -> str:
     return f"{BRANCHES}{values[name]}" if validation.is_storable(values[name]) else ""
 
 
-def _clues(values: Mapping[str, Any], source_head: str | None, target_head: str | None) -> BranchClues:
+def _make_hints(values: Mapping[str, Any], source_head: str | None, target_head: str | None) -> BranchHints:
     def oid(name: str) -> str | None:
         return _valid_oid(values.get(name))
 
     oids = [found for each in values.get("commit_oids") or [] if (found := _valid_oid(each)) is not None]
-    return BranchClues(
+    return BranchHints(
         source_head=source_head,
         target_head=target_head,
         is_open=values["state"] in OPEN,
@@ -136,8 +136,8 @@ def _valid_oid(value: str | None) -> str | None:
         return None
 
 
-async def _read_project(context: Context, target: int, named: Iterable[tuple[str, int | None, BranchClues]]) -> dict[str, _ReadBranch]:
-    """Read the merge requests into one project, given as (source id, project of a fork, clues). Raises UnreadableRepository."""
+async def _read_project(context: Context, target: int, named: Iterable[tuple[str, int | None, BranchHints]]) -> dict[str, _ReadBranch]:
+    """Read the merge requests into one project, given as (source id, project of a fork, hints). Raises UnreadableRepository."""
     named = list(named)
     repositories = context.services.repositories
     try:
@@ -145,21 +145,21 @@ async def _read_project(context: Context, target: int, named: Iterable[tuple[str
             forks: dict[int, Path] = {}
             for fork in sorted({fork for _, fork, _ in named if fork is not None}):
                 forks[fork] = await stack.enter_async_context(repositories.use(fork))
-            wanted = {key: replace(clues, source=forks.get(fork) if fork is not None else None) for key, fork, clues in named}
+            wanted = {key: replace(hints, source=forks.get(fork) if fork is not None else None) for key, fork, hints in named}
             parts = [dict(part) for start in range(MAX_CONCURRENT_READS) if (part := list(wanted.items())[start::MAX_CONCURRENT_READS])]
             found = await asyncio.gather(*(repositories.read(target, partial(_read_all, part)) for part in parts))
         if forks:
             await refs.publish_objects(context.services, target)
         return {key: read for part in found for key, read in part.items()}
     except NotARepository:
-        return {key: _ReadBranch(clues, ImportedBranch(merge=clues.merge)) for key, _, clues in named}
+        return {key: _ReadBranch(hints, ImportedBranch(merge=hints.merge)) for key, _, hints in named}
     except OSError as error:
         log.warning("repository cannot be read", project_id=target, error=str(error))
         raise UnreadableRepository from error
 
 
-def _read_all(wanted: Mapping[str, BranchClues], repository: Repository) -> dict[str, _ReadBranch]:
-    return {key: _ReadBranch(clues, read_branch(repository, clues)) for key, clues in wanted.items()}
+def _read_all(wanted: Mapping[str, BranchHints], repository: Repository) -> dict[str, _ReadBranch]:
+    return {key: _ReadBranch(hints, read_branch(repository, hints)) for key, hints in wanted.items()}
 
 
 # The transaction
@@ -224,8 +224,8 @@ async def _mark_moved(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None
     }
     current = await refs.current_of_projects(batch.context, {key for both in keys.values() for key in both})
     for item in items:
-        clues = branches[item.key].clues
-        if tuple(map(current.get, keys[item.key])) != (clues.source_head, clues.target_head):
+        hints = branches[item.key].hints
+        if tuple(map(current.get, keys[item.key])) != (hints.source_head, hints.target_head):
             item.columns["merge_status"] = MergeStatus.UNCHECKED
             batch.context.wake_maintenance(MaintenanceWork.MERGE_REQUESTS)
 
@@ -245,8 +245,8 @@ async def _check_open(batch: Batch) -> None:
             item.skip(Conflict("sourceBranch", "Another merge request between these branches is open."))
 
 
-async def _follow(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None:
-    await issuables.follow(batch, CounterKind.MERGE_REQUEST)
+async def _write_related(batch: Batch, branches: Mapping[str, _ReadBranch]) -> None:
+    await issuables.write_related(batch, CounterKind.MERGE_REQUEST)
     context, items = batch.context, batch.written_items
     if not items:
         return
