@@ -151,7 +151,7 @@ class Backend:
         self.objects.sweep()
 
     async def stop(self) -> None:
-        """Closes everything. What does not close in time is left to the end of the process."""
+        """Closes all resources. Those that do not close in time end with the process."""
         await self._close_in_time("outbox", self.graph.services.outbox.close())
         if self.graph.services.build_analytics is not None:
             await self._close_in_time("analytics", self.graph.services.build_analytics.close())

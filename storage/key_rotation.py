@@ -31,7 +31,7 @@ class RotationRefused(Exception):
 
 @dataclass(slots=True)
 class RotationResult:
-    """Numbers of values: `encrypted` anew, with the new key already (`unchanged`), and with neither key (`unreadable`), which stay."""
+    """Numbers of values: `encrypted` again, with the new key already (`unchanged`), and with neither key (`unreadable`), which stay."""
 
     encrypted: int = 0
     unchanged: int = 0

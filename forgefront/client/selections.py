@@ -74,7 +74,7 @@ class RequestedField:
 
     @property
     def selection_sets(self) -> list[ConditionalSelections]:
-        """Those of the nodes. What every node depends on is no condition of them: without it the whole object is missing."""
+        """The selections of the nodes. A condition of every node is not one of its selections: without it the whole object is missing."""
         return [
             ConditionalSelections(node.selection_set, frozenset() if all(own <= each for each in self.conditions) else own)
             for node, own in zip(self.nodes, self.conditions, strict=True)

@@ -26,7 +26,7 @@ def describe() -> None:
 
 @app.command()
 def rebuild(data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Write the columnar copy of builds again, for this host. The service does so by itself when it needs one.
+    """Write the columnar copy of builds again, for this host. The service does this automatically when it needs one.
 
     May run beside the service, which opens the new copy within a second.
     """

@@ -180,7 +180,7 @@ async def _import(
                 with old_ids.open("w", encoding="utf-8") as file:
                     await target.write_old_ids(file)
         except (SourceError, OperationRejected, ForgeError) as error:
-            # What is rejected before anything was read would be rejected again.
+            # A run that fails before it has read anything would fail again.
             fail(f"{error}\nrun the same command again: it goes on where it was" if report.counts else str(error))
         except asyncio.CancelledError:
             typer.echo("forgefront: run the same command again: it goes on where it was", err=True)

@@ -1,6 +1,6 @@
 """The endpoint of files inside artifacts: `GET /NAMESPACE/PROJECT/builds/ID/artifacts/file/PATH`, for callers who can see the build.
 
-Whatever a build packed must not run as a page of this site: text and images are shown as such, HTML and SVG as text, everything else is
+A file of a build must not run as a page of this site: text and images are shown as such, HTML and SVG as text, everything else is
 an attachment; all with `nosniff` and a content security policy that blocks everything.
 """
 

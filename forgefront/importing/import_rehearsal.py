@@ -35,7 +35,7 @@ SCOPED_KINDS = ("issues", "merge requests")
 
 @dataclass
 class ImportRehearsal(CollectionReader):
-    """Reads and maps all that lists show. What takes a request for each issue, merge request, build or commit is not read."""
+    """Reads and maps all that lists show, and nothing that takes a request for each issue, merge request, build or commit."""
 
     options: ImportOptions
 

@@ -93,8 +93,8 @@ class CollectionReader:
         params: dict[str, Any] | None = None,
         state: "CollectionState | None" = None,
     ) -> AsyncIterator[tuple[str, Item]]:
-        """The items of a collection, each with where it is. What cannot be read or mapped is recorded; `map_entity` returns None for what
-        is not wanted."""
+        """The items of a collection, each with its path. Those that cannot be read or mapped are recorded; `map_entity` returns None to
+        leave one out."""
         state = state or CollectionState()
         async for entity in self.read(kind, path, params=params, state=state):
             where = f"{path}/{entity.id or entity.text('name', 'key', 'title') or '?'}"

@@ -187,7 +187,7 @@ class SourceClient:
         is_known: Callable[[dict[str, Any]], bool] | None = None,
         has_changed: Callable[[dict[str, Any]], bool] = lambda entry: False,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """The entries of a collection that is listed newest first, oldest first, but for the first known one and those that are older.
+        """The entries of a collection that is listed newest first, in reverse, without the first known one and all older ones.
 
         Of the page with the first known one, entries that have changed are included. Where the instance reports the total, pages are read
         from the last to the first, so that not all entries are in memory. An entry that is added meanwhile moves others to a later page,

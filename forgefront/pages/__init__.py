@@ -49,7 +49,7 @@ _PAGE_PREFIXES = frozenset({"u", "groups"})
 
 
 class PagesApp:
-    """The app of the pages and their files. What a browser does not request as a page is not found.
+    """The app of the pages and their files. Other paths are found only if a browser requests them as a page.
 
     `base_url` is the address of the service for browsers, which may have a path.
     """

@@ -94,7 +94,7 @@ class BuildExecution:
             root = await asyncio.to_thread(lambda: Path(tempfile.mkdtemp(prefix=f"build-{self.job.build_id}-", dir=self.folder)))
             passed = await self._run_build(root)
         except Exception as error:
-            # Whatever fails, it fails this build only: another runner would have the same failure after the lease has expired.
+            # Any error fails this build only: another runner would have the same failure after the lease has expired.
             reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
             self.log.error("build failed to run", exc_info=error)
             passed = self._fail_as_runner(str(reason))

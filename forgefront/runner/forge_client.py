@@ -290,7 +290,7 @@ def _describe_failure(error: httpx.RequestError) -> str:
 
 
 def parse_build(build_id: int, payload: Any) -> ClaimedBuild:
-    """The build that a service describes. What this runner cannot parse is a build with a `problem`, so that the service learns of it.
+    """The build that a service describes. One that this runner cannot parse has a `problem`, which is reported to the service.
 
     Raises ServiceUnreachable if it has not even a token.
     """

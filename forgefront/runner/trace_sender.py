@@ -63,7 +63,7 @@ class TraceSender:
                     await self._service.report_status(self._job, "RUNNING", retry_seconds=self._retry_seconds)
                     sent_at = time.monotonic()
                 else:
-                    # What is held back, because it may begin a secret, waits for more output.
+                    # Output that may begin a secret is buffered until more output follows.
                     self._trace.has_data.clear()
                 if not self._trace.is_full:
                     await self._wait_for_output(sent_at, heartbeat_seconds)

@@ -96,7 +96,7 @@ def serve(
 
     Raises as `run`.
     """
-    # What is imported by now lives to the end, so the collections of the start need not traverse it.
+    # Objects of imported modules are never freed, so the collections of the start need not traverse it.
     gc.freeze()
     raise_file_limit()
     limit_heap()
@@ -166,7 +166,7 @@ class ForgefrontServer(uvicorn.Server):
             await self._start(partial(self._listen, sockets))
 
     async def _start(self, listen: Callable[[], Awaitable[None]] | None) -> None:
-        """Builds and starts the app, and then calls `listen`. What fails becomes `failure`, and stops the server."""
+        """Builds and starts the app, and then calls `listen`. An error becomes `failure`, and stops the server."""
         try:
             await self._app.build_app()
             if not self.should_exit:
@@ -232,7 +232,7 @@ class ForgefrontServer(uvicorn.Server):
     async def _maintain(self) -> None:
         """Closes slow connections every second, collects garbage every COLLECTION_SECONDS, and moves the heap to huge pages.
 
-        What fails is logged: without this task slow clients would stay for ever.
+        Errors are logged and do not end this task: without it slow clients would stay connected.
         """
         loop = asyncio.get_running_loop()
         collected_at = loop.time()

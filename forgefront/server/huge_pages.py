@@ -17,7 +17,7 @@ HUGE_PAGE_BYTES = 2 * 1024 * 1024
 MIN_RESIDENT = 0.75
 """The share of a range that must be in memory already: the rest is allocated."""
 MIN_MOVE_SECONDS = 0.0002
-"""What has been moved before takes less."""
+"""Moving memory that was moved before takes less."""
 _MADV_COLLAPSE = 25
 _ANONYMOUS_MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p 00000000 00:00 0 *(?:\[heap\])?")
 

@@ -246,7 +246,7 @@ class GitSshServer:
         async def move(updates: list[RefCommand], atomic: bool) -> list[str | None]:
             return await self.access.move_refs(grant, updates, request_id, atomic=atomic)
 
-        # What a lost client sent counts as complete: git checks whether the pack has its end, and moves no ref before.
+        # The input of a lost client counts as complete: git checks whether the pack has its end, and moves no ref before.
         incoming = session.read_incoming(accepts_disconnect=True)
         async with self.access.open(grant) as path:
             try:

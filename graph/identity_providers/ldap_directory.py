@@ -1,6 +1,6 @@
 """An LDAP directory: who may sign in with which password, and who is in which group.
 
-All requests run in a few threads, each within the time-out of the configuration. Whatever a caller sends is escaped before it is part of a
+All requests run in a few threads, each within the time-out of the configuration. Values of callers are escaped before they are part of a
 filter (RFC 4515).
 """
 

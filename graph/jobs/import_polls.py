@@ -1,4 +1,4 @@
-"""What imports in the background share: whether one waits for a process to run it, and how one fails that nobody foresaw."""
+"""Helpers of imports in the background: whether one waits for a process, and the message of an unexpected error."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The runs of the background jobs of this process: when each ran, and how its last failure reads. Administrators see them."""
+"""The runs of the background jobs of this process: when each ran, and the message of its last failure. Administrators see them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from storage.database.engine import describe_error
 
 
 class JobState(Enum):
-    """What a job does now."""
+    """The current state of a job."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -24,7 +24,7 @@ class JobRecord:
     """A job with its runs in this process.
 
     - `interval_seconds`: seconds between the end of a run and the next; None for a job that runs until the process ends.
-    - `finished_at`: when a run last ended, in whatever way.
+    - `finished_at`: when a run last ended, with or without an error.
     - `last_error`: its class and the first line of its message, without values of statements; `last_failed_at` is its time.
     """
 
@@ -52,7 +52,7 @@ class JobMonitor:
 
     @contextmanager
     def record_run(self, name: str, interval_seconds: float | None = None) -> Iterator[None]:
-        """Records the block as a run of the job. What it raises is recorded and raised; a cancellation is no failure."""
+        """Records the block as a run of the job. An exception is recorded and raised again; a cancellation is no failure."""
         moment = self._clock()
         record = self._records.setdefault(name, JobRecord(name, interval_seconds, JobState.RUNNING, moment))
         record.state, record.started_at = JobState.RUNNING, moment

@@ -2,7 +2,7 @@
 
 
 class JobPosition:
-    """The id of the row with which a run was busy last; the next run continues after it. One per process and job.
+    """The id of the last row that a run has begun; the next run continues after it. One per process and job.
 
     A row that fails therefore does not keep the rows after it waiting. After the last row the job begins again at the first one.
     """

@@ -4,10 +4,11 @@ from datetime import datetime, timedelta
 
 
 class LeaseGrace:
-    """Tells whether the database has been available to this process for the length of a lease; one per process.
+    """Whether the database has been available to this process for the length of a lease; one per process.
 
-    While the service or its database is away, runners cannot renew leases. Until they have had the time of a lease to report again, an
-    expired lease does not mean that its runner is lost. Other processes that were available meanwhile recover builds of lost runners.
+    While the service or its database is unavailable, runners cannot renew leases. Until they have had the time of a lease to report
+    again, an expired lease does not mean that its runner is lost. Other processes that were available meanwhile recover builds of lost
+    runners.
     """
 
     def __init__(self) -> None:
@@ -18,6 +19,7 @@ class LeaseGrace:
         self._since = moment
 
     def is_over(self, moment: datetime, lease_seconds: float) -> bool:
+        """Whether the database has been available for `lease_seconds` before this time."""
         if self._since is not None and moment < self._since:
             # The clock was set back: the grace does not last until it has caught up.
             self._since = moment

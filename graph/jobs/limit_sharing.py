@@ -1,7 +1,7 @@
 """Shares what limits have counted between the server processes of an instance, so that a limit holds for all of them together.
 
 PostgreSQL's notifications carry the counts; an instance on SQLite has one server process. Failed attempts are sent immediately, points of
-the rate limit once a second. What other processes count in between is not known yet: a viewer can exceed the rate limit by the points of
+the rate limit once a second. The latest counts of other processes are unknown: a viewer can exceed the rate limit by the points of
 one second in each other process, and a name has at most one attempt more in each of them. A process that starts knows only what is counted
 from then on, and counts that arrive while its connection is down are missing.
 """
@@ -62,7 +62,7 @@ class LimitSharing:
                 await self._send(notifications)
 
     def receive(self, payload: str) -> None:
-        """Adds the counts of a notification, unless this process sent it. What is not valid is logged and ignored."""
+        """Adds the counts of a notification, unless this process sent it. An invalid payload is logged and ignored."""
         if not payload:
             return
         try:

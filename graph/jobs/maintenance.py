@@ -42,7 +42,7 @@ log = structlog.get_logger("maintenance")
 
 
 async def run(services: Services) -> None:
-    """Runs the jobs immediately and after wake-ups, until it is canceled. It is started again after it raised."""
+    """Runs the jobs immediately and after wake-ups, until it is canceled. The caller restarts it after an error."""
     loop, wakeup = asyncio.get_running_loop(), services.maintenance_wakeup
     services.lease_grace.begin(services.clock())
     while True:

@@ -1,4 +1,4 @@
-"""Collects the objects of repositories, one after the other, with low priority: a pack with a bitmap, and no unreachable objects of old."""
+"""Collects the objects of repositories, one after the other, with low priority (`storage/git/packing/object_collection.py`)."""
 
 import asyncio
 from functools import partial

@@ -42,6 +42,7 @@ class TrackingContext(Context):
         return self._policy_context
 
     def record_decision(self, action: str, subject: Any, allowed: bool) -> None:
+        """Records a decision of the policy on which the result depends."""
         # A reference to the subject, so that its id is not reused.
         self._decisions[Action(action), id(subject)] = Action(action), subject, allowed
 

@@ -109,6 +109,7 @@ class Subscriber:
         """Number after which the stream continues from the log, because its queue has overflowed."""
 
     def offer(self, change: LoggedChange) -> None:
+        """Queues a change that matches the filter. With a full queue the stream continues from the log later, or ends if it is too slow."""
         if self._end_reason is not None or self.overflowed_at is not None or change.seq <= self.after or not self.filter.matches(change):
             return
         if self._queue is None:

@@ -125,7 +125,7 @@ async def read_changes(
 
 
 async def read_pruned_seq(session: DatabaseSession) -> int:
-    """Returns the number up to which changes were pruned. What was read before it, after a number that is not below it, is complete."""
+    """Returns the number up to which changes were pruned. A list of changes after it, read before this call, is complete."""
     rows = await session.read(changes.pruned_seq())
     return int(rows[0][0]) if rows else 0
 

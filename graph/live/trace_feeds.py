@@ -166,11 +166,13 @@ class TraceFeeds:
         self._unsent = Wakeup()
 
     def follow(self, build_id: int, subscriber: Subscriber) -> TraceFeed:
+        """Adds a subscriber to the feed of a build's trace, and returns the feed, which is created for the first one."""
         feed = self._feeds.setdefault(build_id, TraceFeed(build_id))
         feed.subscribers.add(subscriber)
         return feed
 
     def unfollow(self, build_id: int, subscriber: Subscriber) -> None:
+        """Removes a subscriber; the feed of the last one is dropped."""
         feed = self._feeds.get(build_id)
         if feed is not None:
             feed.subscribers.discard(subscriber)

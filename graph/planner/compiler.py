@@ -23,7 +23,7 @@ from graph.planner.resolve.fields import FieldResolver
 
 @dataclass(frozen=True, slots=True)
 class CompileTarget:
-    """What plans are compiled for: a schema, and its converter, a database and the settings of the service.
+    """The target of a compilation: a schema and its converter, a database, and the settings of the service.
 
     `output_format` is None for the graph's own format.
     """

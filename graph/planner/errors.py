@@ -23,7 +23,7 @@ class WrongArguments(Unplannable):
 
 
 class PlanBailout(Exception):
-    """A run met what only graphql-core reports, such as a null in a non-null position."""
+    """A run encountered a result that only graphql-core reports, such as a null in a non-null position."""
 
 
 class ErrorPosition(NamedTuple):
@@ -66,7 +66,7 @@ class PlanResult(NamedTuple):
 def locate_row_errors(data: dict[str, Any], errors: Sequence[RowError]) -> list[ReportedError]:
     """The errors with the paths of their objects, each of which may have several positions.
 
-    Raises PlanBailout for an object that the answer does not have, as after an output format has replaced it.
+    Raises PlanBailout for an object that is not in the answer, for example because an output format has replaced it.
     """
     by_answer: dict[int, list[RowError]] = {}
     for each in errors:

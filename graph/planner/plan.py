@@ -29,7 +29,10 @@ class OperationPlan:
     statements: PlanStatements = field(default_factory=PlanStatements)
 
     async def run(self, context: Context, variables: VariableValues) -> PlanResult:
-        """Raises any other error, including those that graphql-core reports beside the data."""
+        """Executes the operation, and returns its data with the errors that the plan reports itself.
+
+        Raises PlanBailout, GraphQLError and any other error of a resolver; graphql-core then executes the operation.
+        """
         run = self.start_run(context, variables)
         context.loaded_columns = self.loaded_columns
         (data,) = await execute_selection(self.root, run, (None,))

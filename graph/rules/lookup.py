@@ -1,6 +1,6 @@
 """Lookups: every object inside a project is found through the project.
 
-What the viewer may not see raises NotFound.
+A lookup of an object that the viewer may not see raises NotFound.
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """The OpenAPI document, generated from the routes, and the page that shows it.
 
 Parameters come from the route, statuses from the route and the error table, responses from the operation's selection over the schema.
-Whatever has a name is a component (`rest_v3.api_docs.json_schemas`). The page is static and reads only this server's document.
+Named schemas are components (`rest_v3.api_docs.json_schemas`). The page is static and reads only this server's document.
 """
 
 import re

@@ -203,7 +203,7 @@ def integers(
 
 
 def iids(name: str, *, description: str = "") -> RouteParameter:
-    """A list filter by iids, sent like `integers`. What no iid can be matches nothing, as in a path (docs/decisions.md 6)."""
+    """A list filter by iids, sent like `integers`. A value that is no valid iid matches nothing, as in a path (docs/decisions.md 6)."""
 
     def read(raw: Value) -> Value:
         numbers = [read_id(read_string(part).strip()) for part in to_list(raw, commas=True)]

@@ -1,4 +1,4 @@
-"""The engine, its sessions, and all differences between SQLite and PostgreSQL except SQL expressions (storage/database/dialects.py).
+"""The engine, its sessions, and how connections, transactions and errors of SQLite and PostgreSQL differ (expressions: `dialects.py`).
 
 SQLite runs in WAL mode with foreign keys on. Its write transactions BEGIN IMMEDIATE after acquiring a fair lock of this process, so that
 writers wait for each other instead of failing with "database is locked". Writers of other processes wait by SQLite's busy timeout.

@@ -1,4 +1,4 @@
-"""What a session writes when it ends, as statements of the driver: new rows that wait, and rows that were changed without a lock."""
+"""The changes that a session writes at its commit, as statements of the driver: deferred rows, and rows changed without a lock."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class PendingChanges:
-    """The changes that wait in one session.
+    """The changes of one session that are not written yet.
 
     - `deferred`: new rows; `followers` are inserted with one of them, or with a row of `numbered`.
     - `numbered`: new rows that get their number when they are inserted.

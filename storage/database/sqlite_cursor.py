@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite.aiosqlite import AsyncAdapt_aiosqlite_connection
 
 
 class _Outcome:
-    """What is left of a sqlite3 cursor after its statement: the attributes that SQLAlchemy reads."""
+    """The attributes of a sqlite3 cursor that SQLAlchemy reads after its statement."""
 
     __slots__ = ("arraysize", "description", "lastrowid", "rowcount")
 

@@ -1,4 +1,4 @@
-"""What the database reports about itself: its version and its size."""
+"""The version and the size that the database reports."""
 
 from typing import NamedTuple
 

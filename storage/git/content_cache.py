@@ -16,7 +16,7 @@ _LISTED_BYTES, _BLOB_BYTES, _ID_BYTES = 600, 1_000, 400
 
 
 class ContentCache:
-    """Pages of listings and blobs by project, name of the commit, the refs that the name may mean, and the arguments."""
+    """Pages of listings, blobs and ids of last changes. `content_key` makes their keys."""
 
     def __init__(self) -> None:
         self._contents: LruCache[Hashable, Any] = LruCache(CONTENTS, lambda _, value: _estimate(value))

@@ -229,7 +229,7 @@ def delete_user(
     username: UsernameOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a user with all personal projects. What they wrote elsewhere is reassigned to the ghost user."""
+    """Delete a user with all personal projects. Their issues, merge requests and comments elsewhere are reassigned to the ghost user."""
     yes or typer.confirm(f"Delete the user {user} with all personal projects?", abort=True)
     _run_for_user("DeleteUser", user, data, username, as_json)
 

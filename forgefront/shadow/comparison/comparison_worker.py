@@ -139,7 +139,7 @@ class ComparisonWorker:
             count.not_compared[str(error)] += 1
             return
         except Exception as error:
-            # Whatever an answer contains, the next one is compared.
+            # An error of one comparison does not end the worker.
             log_error(error)
             count.not_compared[f"comparison failed: {type(error).__name__}"] += 1
             return

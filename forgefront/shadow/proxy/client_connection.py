@@ -1,7 +1,7 @@
 """A client's connection, and the connection to the server behind it.
 
-Each client connection has one of its own to the server, opened when the client connects. Whatever the server does with a connection
-(closes it when it is idle, answers before it has read the body, sends nothing) happens to the client's in the same way, so the proxy needs
+Each client connection has one of its own to the server, opened when the client connects. The proxy repeats on the client's
+connection what the server does (closes it when it is idle, answers before it has read the body, sends nothing), so it needs
 neither time-outs nor retries of its own, with one exception: a request that meets a connection which the server is just closing.
 """
 

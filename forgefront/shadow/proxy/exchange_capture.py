@@ -12,7 +12,7 @@ WRITE_METHODS = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class ExchangeCapture:
-    """Collects an exchange within the limits of the queue. Whatever prevents a copy becomes the reason why there is none."""
+    """Collects an exchange within the limits of the queue. If no copy can be made, the reason is recorded instead."""
 
     def __init__(self, queue: ExchangeQueue, head: RequestHead, headers: Sequence[Header], max_body: int, *, replays_writes: bool) -> None:
         self._queue = queue

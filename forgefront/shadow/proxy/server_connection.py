@@ -13,7 +13,7 @@ MAX_PENDING = 64 * 1024
 
 
 class ServerConnection(asyncio.Protocol):
-    """Connects when it is created. What is written before that is sent once it is connected."""
+    """Connects when it is created. Data that is written earlier is sent once it is connected."""
 
     def __init__(self, context: ProxyContext, client: "ClientConnection") -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What the builders of one plan share."""
+"""The context that the builders of one plan share."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ class StepBuilder(Protocol):
 
 
 class BuildContext:
-    """The schema, database and format that nodes are built for, and what the plan has beside its nodes."""
+    """The schema, database and output format that nodes are built for, and the arguments that the plan collects."""
 
     def __init__(
         self,

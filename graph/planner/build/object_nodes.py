@@ -49,7 +49,7 @@ class ObjectNodeBuilder:
         self._rows = RowNodeBuilder(context, self)
 
     def build_selection(self, kind: GraphQLObjectType, fields: Sequence[ResolvedField]) -> Selection:
-        """What is selected of the objects of a type. Raises Unplannable."""
+        """The selection of these fields on objects of a type. Raises Unplannable."""
         parts: list[ObjectPart] = []
         steps: list[FieldStep] = []
         batch_steps: list[BatchNode] = []

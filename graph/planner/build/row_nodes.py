@@ -68,7 +68,7 @@ from graph.planner.sql.select_builder import SelectBuilder, SelectSource
 
 
 class RowNodeBuilder:
-    """Builds the rows' nodes of one plan. `steps` builds what the rows' objects are needed for."""
+    """Builds the nodes of rows in one plan. `steps` builds the steps of fields that need objects of the rows."""
 
     def __init__(self, context: BuildContext, steps: StepBuilder) -> None:
         self._context = context
@@ -84,7 +84,7 @@ class RowNodeBuilder:
         source: SelectSource,
         select_builder: SelectBuilder,
     ) -> RowView:
-        """What these fields make of the rows of `source`."""
+        """The view of the rows of `source` with these fields, whose columns and joins are added to the statement. Raises Unplannable."""
         found: dict[str, ViewPart] = {}
         steps: list[FieldStep] = []
         batch_steps: list[BatchNode] = []
@@ -129,7 +129,7 @@ class RowNodeBuilder:
     def _build_joined(
         self, resolved: ResolvedField, source: SelectSource, select_builder: SelectBuilder
     ) -> RelatedRow | EmbeddedObject | ColumnValue | Derived | None:
-        """What a statement selects beside the columns of its row; None where it has no room for it."""
+        """The part of a field that the statement selects beside the columns of its row; None if the statement cannot select it."""
         inner = unwrap_non_null(resolved.definition.type)[1]
         match resolved.kind:
             case RelationKind(NamesOf() as names):

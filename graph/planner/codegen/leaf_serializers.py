@@ -148,14 +148,14 @@ def global_id_serializer(type_name: str) -> Callable[[int], str]:
 def is_plain(column: Any, leaf: GraphQLLeafType) -> bool:
     """Whether the values of a column need no serialization.
 
-    (An Int of the database has 32 bits, as that of GraphQL.)
+    An Int of the database has 32 bits, like GraphQL's.
     """
     plain_type, kind = PLAIN_TYPES.get(leaf.name), column.type
     return plain_type is not None and not isinstance(kind, BigInteger) and getattr(kind, "impl", kind).python_type is plain_type
 
 
 def format_changer(output_format: OutputFormat, kind: GraphQLLeafType) -> Callable[[str], str] | None:
-    """What a format does to the serialization of a type; None: nothing."""
+    """The function by which a format changes the serialized values of a type; None if it does not change them."""
     if is_enum_type(kind):
         return {name: output_format.serialize_enum(name) for name in kind.values}.__getitem__
     return output_format.serialize_timestamp if kind.name == "DateTime" else None
@@ -173,7 +173,7 @@ def timestamps_serializer(is_string: bool) -> Callable[[list[Any]], list[Any]]:
 def formatted_timestamps_serializer(
     serialize: Callable[[list[Any]], list[Any]], change_format: Callable[[list[Any]], list[Any]]
 ) -> Callable[[list[Any]], list[Any]]:
-    """Cached, so that columns of one format are serialized together."""
+    """Composes both functions. Equal arguments return the same function, so that columns of one format are serialized together."""
     return lambda values: change_format(serialize(values))
 
 

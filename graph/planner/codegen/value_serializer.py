@@ -1,6 +1,6 @@
 """Generated code: a function that serializes value objects, such as the rows of statistics, whose attributes are all there.
 
-It makes the complete answers at once, objects below objects included. What it does not expect raises PlanBailout; the steps of the
+It makes the complete answers at once, objects below objects included. An unexpected value raises PlanBailout; the steps of the
 selection then evaluate the fields one by one.
 """
 

@@ -1,7 +1,7 @@
 """Coerces the variables of an operation and the arguments of its fields as graphql-core does.
 
-What is the same for all runs is coerced once; a variable of a plain scalar that is a whole argument is passed on; anything else that
-depends on variables is cached by their values.
+Arguments without variables are coerced once, when the plan is compiled. A variable of a plain scalar that is a whole argument is passed on.
+Other arguments with variables are cached by the values of these.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -161,7 +161,7 @@ class OperationVariables:
 
 
 def value_size(key: tuple[int, Any], _: object) -> int:
-    """Estimates the bytes of an argument's value, by the length of what its variables are written as."""
+    """Estimates the bytes of an argument's value, by the length of its key."""
     return 600 + 6 * len(key[1])
 
 
@@ -218,7 +218,7 @@ class VariableArgument:
         return self._convert(found)
 
     def _find_plain_name(self) -> str | None:
-        """What the resolver calls a plain scalar that is one variable; None for anything else."""
+        """The resolver's name of an argument that is one variable of a plain scalar; None for any other argument."""
         kind: Any = self._definition.type
         kind = kind.of_type if isinstance(kind, GraphQLNonNull) else kind
         if not isinstance(self._argument.value, VariableNode) or getattr(kind, "name", "") not in SAMPLE_VALUES:
@@ -281,7 +281,7 @@ class FieldArguments:
             self._constants.update(constant)
 
     def evaluate(self, values: VariableValues) -> dict[str, Any]:
-        """What the resolver takes. Raises GraphQLError."""
+        """The keyword arguments of the resolver. Raises GraphQLError."""
         if not self._variable_arguments:
             return self._constants
         found = self._constants.copy()

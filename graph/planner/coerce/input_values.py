@@ -1,7 +1,7 @@
-"""Makes input values as resolvers take them, by functions compiled once for a type or literal.
+"""Converts input values to the values that resolvers take, by functions that are compiled once for a type or literal.
 
-strawberry inspects types and names again for each value, graphql-core the nodes of a literal. Values that are more than variables,
-constants and input objects of them, and wrong values, are left to both.
+strawberry inspects types and names again for each value, graphql-core the nodes of a literal. Wrong values, and literals other than
+variables, constants and input objects of these, are left to both.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,14 @@ class CoercionFallback(Exception):
 
 
 class InputConverter:
-    """Makes what does as strawberry's `convert_argument` does with the values of a type."""
+    """Compiles a function for each input type that converts coerced values as strawberry's `convert_argument` does."""
 
     def __init__(self, config: StrawberryConfig, scalars: Any) -> None:
         self._config = config
         self._scalars = scalars
 
     def make_converter(self, kind: Any) -> ValueConverter:
+        """The converter of a strawberry type; None and UNSET are returned unchanged."""
         if isinstance(kind, StrawberryOptional) and not isinstance(kind, StrawberryMaybe):
             return self.make_converter(kind.of_type)
         if isinstance(kind, LazyType):
@@ -85,7 +86,10 @@ def _raise_fallback(coerced: Mapping[str, Any]) -> Any:
 
 
 def compile_reader(declared: Any, node: Any) -> LiteralReader:
-    """Reads an argument, or an input field, as graphql-core does: its default where omitted."""
+    """Compiles a function that reads an argument, or an input field, as graphql-core does: with its default where it is omitted.
+
+    `declared` is the definition, `node` the literal, or None without one. The function raises CoercionFallback for other values.
+    """
     kind, is_non_null = (declared.type.of_type, True) if isinstance(declared.type, GraphQLNonNull) else (declared.type, False)
     default = coerce_default_value(declared)
     if node is None:
@@ -127,6 +131,7 @@ def compile_reader(declared: Any, node: Any) -> LiteralReader:
 
 
 def has_variables(node: Any) -> bool:
+    """Whether a literal contains a variable at any depth."""
     if isinstance(node, VariableNode):
         return True
     parts = getattr(node, "values", None) or [each.value for each in getattr(node, "fields", None) or ()]

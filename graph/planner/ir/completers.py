@@ -1,4 +1,4 @@
-"""Completers: how the values of a field become the answer, by its type."""
+"""Completers: how the values of a field become values of the answer, by the type of the field."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from graph.planner.ir.steps import Completer
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeafCompleter(Completer):
-    """Leaves. `serialize_column` serializes many values at once."""
+    """Leaf values. `serialize_column` serializes many values at once."""
 
     serialize: Callable[[Any], Any]
     serialize_column: Callable[[list[Any]], list[Any]]
@@ -26,7 +26,7 @@ class ObjectCompleter(Completer):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SubfieldCompleter(Completer):
-    """Objects, in place of which one subfield stands."""
+    """Objects that the answer replaces by one of their subfields."""
 
     objects: ObjectCompleter
     key: str

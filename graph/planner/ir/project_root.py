@@ -19,7 +19,7 @@ from storage.database.statements.compiled_statements import SqlDialect
 class RevisionField:
     """A field of a project whose whole answer is determined by a commit and the field's arguments. `argument_name` is that of the commit.
 
-    `key` stands for it in the keys of a cache, which so keep no plan alive.
+    `key` identifies the field in the keys of a cache, which therefore hold no reference to the plan.
     """
 
     argument_name: str

@@ -13,11 +13,11 @@ from graph.planner.run.state import PendingWork, close_coroutines
 T = TypeVar("T")
 
 MAX_UNSLICED_OBJECTS = 500
-"""Objects of a level above which its fields are evaluated in time slices, each field by itself."""
+"""Objects of a level above which its fields are evaluated in time slices, each field separately."""
 
 
 async def run_to_completion(begin: Callable[[PendingWork], T]) -> T:
-    """What `begin` returns, when its work is done."""
+    """Calls `begin`, awaits the work that it adds, and returns its result."""
     work = PendingWork([], [])
     try:
         found = begin(work)

@@ -1,6 +1,6 @@
 """Runs a plan level by level, all objects of a level together.
 
-Every step of a level begins before anything is awaited, and each field then continues by itself. So loaders batch: one statement serves
+Every step of a level begins before anything is awaited, and each field then continues independently. So loaders batch: one statement serves
 all objects of a level, and all fields that use the same loader.
 """
 

@@ -42,6 +42,7 @@ NODE_EXECUTORS[Relations] = _execute_relations
 
 
 def join_relations_to_project(node: Relations, run: PlanRun, subquery: ProjectSubquery) -> ProjectStatement:
+    """The statement that finds the project and selects its relations."""
     variant = "project", subquery.by_path
     statement = run.statements.find(node.node_id, variant, lambda: compile_relations_with_project(node.select_builder, subquery))
 

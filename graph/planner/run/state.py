@@ -1,4 +1,4 @@
-"""What one run of a plan has beside the plan: its context and arguments, and the work that it has begun."""
+"""The state of one run of a plan: its context, its arguments, and the work that it has begun."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class PlanRun:
 
 @dataclass(slots=True)
 class PendingWork:
-    """What is to be awaited of the levels begun so far: `coroutines` complete these `values`."""
+    """The work of the levels begun so far that must be awaited: `coroutines` complete these `values`."""
 
     coroutines: list[Coroutine[Any, Any, None]]
     values: list[FieldValues]

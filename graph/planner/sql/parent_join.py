@@ -93,7 +93,7 @@ class ParentJoin:
         self.parameter_names = frozenset((*self._single_names, *self._list_names))
 
     def parameter_values(self, parents: list[Any]) -> dict[str, Any]:
-        """The values of the parameters."""
+        """The values of the parameters that bind these parents: keys, or tuples of keys if the condition has several columns."""
         if not self._columns:
             return {}
         keys = parents if len(self._columns) > 1 else [(parent,) for parent in parents]
@@ -101,11 +101,13 @@ class ParentJoin:
             return dict(zip(self._single_names, keys[0], strict=True))
         return self._sql_dialect.bind_keys(self._list_names, keys)
 
-    # `page` selects the needed columns of a page, or on SQLite its ids, and `count` counts a list, both without a condition on parents;
-    # `table` is the alias that the rest of the statement uses. `is_read_twice`: by the statement, so that the page is a common table
-    # expression, on PostgreSQL.
-
     def for_one_parent(self, page: Any, count: ListCount, table: Any, *, is_read_twice: bool) -> PageFrame:
+        """The FROM clause of the page of one parent.
+
+        `page` selects the needed columns of a page, or on SQLite its ids, and `count` counts a list, both without a condition on parents.
+        `table` is the alias that the rest of the statement uses. `is_read_twice`: the statement reads the page twice, so that it is a
+        common table expression on PostgreSQL.
+        """
         found = page.where(*self._parent_conditions(self._columns))
         counted = count.statement.where(*self._parent_conditions(count.parents))
         total, count_statement = counted.scalar_subquery(), counted.add_columns(literal_number(0))
@@ -116,6 +118,7 @@ class ParentJoin:
         return PageFrame(rows, total, count_statement, rows)
 
     def for_many_parents(self, page: Any, count: ListCount, table: Any, *, is_read_twice: bool) -> PageFrame:
+        """As `for_one_parent`, for the pages of a list of parents: a lateral join, which also selects the position of each parent."""
         parents = self._sql_dialect.key_table(self._list_names, [column.type for column in self._columns])
         on, counted_on = (
             and_(*(column == parents.c[name] for column, name in zip(columns, self._list_names, strict=True)))
@@ -132,7 +135,7 @@ class ParentJoin:
     def for_project_subquery(
         self, subquery: ProjectSubquery, page: Any, count: ListCount, table: Any, *, with_total: bool, is_read_twice: bool
     ) -> PageFrame:
-        """On PostgreSQL."""
+        """As `for_one_parent`, for the project that the same statement finds; PostgreSQL only. `with_total`: also selects the total."""
         (column,) = self._columns
         rows, total = subquery.rows, None
         if with_total:

@@ -100,6 +100,7 @@ class SelectBuilder:
         return _get_table_alias(row, self._alias_counts[row], self.sql_dialect)
 
     def add_join(self, source: "SelectSource", condition: Expression) -> None:
+        """Adds a LEFT JOIN of a table. The caller has checked `is_full`."""
         self._joins.append((source, condition))
 
     @property

@@ -21,7 +21,7 @@ def next_node_id() -> NodeId:
 
 
 class SizedStatement(Protocol):
-    """What a node compiles."""
+    """A compiled statement of a node."""
 
     @property
     def size(self) -> int:

@@ -34,7 +34,7 @@ def glob_expression(pattern: str) -> str:
 class CommitFiles:
     """The files of a commit, and those that a push of it changed. Used by the repository's thread.
 
-    What is unknown counts as changed and as existing: the changes of a new branch, and those beyond the bounds.
+    Unknown files count as changed and as existing: those of a new branch, and those beyond the limits.
     """
 
     def __init__(self, repository: Repository, sha: str, before: str | None) -> None:

@@ -53,7 +53,7 @@ class ItemError:
 
 @dataclass(frozen=True)
 class ItemResult:
-    """What became of an item. `errors` say why it was skipped or, with another outcome, which optional fields were left out."""
+    """The result of an item. `errors` say why it was skipped or, with another outcome, which optional fields were left out."""
 
     source_id: str
     database_id: int | None
@@ -74,7 +74,7 @@ class Batch:
     kind: ItemKind
     items: list[Item]
     identities: list[tuple[ImportKind, str, int, str]] = field(default_factory=list)
-    """What is written besides the identities of the items: (kind, source id, id of the row, digest)."""
+    """Identities that are written besides those of the items: (kind, source id, id of the row, digest)."""
     vacated: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     """The ids of rows whose value in a unique column another item of the batch gets, by column."""
 

@@ -35,7 +35,7 @@ TARGETS: dict[ImportKind, type[Row]] = {
 
 
 class ImportOutcome(StrEnum):
-    """What became of an item."""
+    """The result of an item."""
 
     CREATED = "created"
     UPDATED = "updated"

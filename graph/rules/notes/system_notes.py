@@ -100,7 +100,7 @@ async def write_mentions_of_sources(
 async def rename_project(context: Context, project: tables.Project, old_path: str) -> None:
     """Replace the former full path of a project in the system notes that name its objects, so that their links lead to its new one.
 
-    What users wrote stays as it is.
+    Notes of users are not changed.
     """
     path = await full_path(context, project)
     if path != old_path:

@@ -51,7 +51,7 @@ def any_allowed(conditions: Mapping[Action, ColumnElement[bool]], viewer_id: Any
 
 
 def _sharing_condition(rule: PolicyRule, viewer_id: Any) -> ColumnElement[bool]:
-    """The SQL condition on `Project` under which a viewer who is not an administrator may act in it, but for its features."""
+    """The SQL condition on `Project` under which a viewer who is not an administrator may act in it, regardless of its features."""
     assert rule.includes_non_members and not rule.requires_unarchived, rule  # noqa: S101
     if rule.min_level <= AccessLevel.GUEST and rule.visibility_switch is None:
         return access_conditions.visible_projects(viewer_id)
@@ -67,7 +67,7 @@ def open_action_features(action: Action, project: Any) -> list[ColumnElement[boo
 
 
 def _is_open_to_non_members(rule: PolicyRule) -> bool:
-    """Whether non-members may act in every project that they may see, but for its features."""
+    """Whether non-members may act in every project that they may see, regardless of its features."""
     return rule.includes_non_members and rule.visibility_switch is None and not rule.requires_unarchived
 
 

@@ -18,8 +18,9 @@ def _table(kind: type[Row]) -> Any:
 
 
 async def allocate_ids(session: DatabaseSession, kind: type[Row], count: int, *, above: int = 0) -> list[int]:
-    """New ids of a table, larger than `above`. The transaction has to hold the write lock on SQLite, where nothing reserves them before
-    the insert.
+    """Allocates ids for `count` new rows of a table, larger than `above`.
+
+    On SQLite the transaction must hold the write lock, because nothing else reserves the ids until the insert.
     """
     name = _table(kind).name
     if not count:

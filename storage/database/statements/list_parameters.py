@@ -111,6 +111,7 @@ class _PostgresValuesCompiler(PostgresListCompiler):
 
 
 def array_processor(processor: Processor | None) -> Processor:
+    """Returns the function that converts each value of a list by `processor`, if there is one."""
     if processor is None:
         return lambda values: values if isinstance(values, list) else list(values)
     return lambda values: [processor(value) for value in values]

@@ -19,6 +19,7 @@ IDLE_SECONDS = 30.0
 
 
 def main() -> None:
+    """Answers requests until the input is closed, or none has arrived for IDLE_SECONDS."""
     os.nice(NICENESS)
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while select.select([requests], [], [], IDLE_SECONDS)[0]:

@@ -58,7 +58,7 @@ class _Worker:
 
 
 class DiffWorkers:
-    """The processes of this one. They end with it."""
+    """The diff processes of this process. They end with it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -78,12 +78,12 @@ class DiffWorkers:
                     raise DiffFailed(f"its process ended, or took more than {seconds:.0f} s") from error
 
     def close(self) -> None:
-        """Ends all that wait."""
+        """Ends the idle processes."""
         while (worker := self._take()) is not None:
             worker.stop()
 
     def forget(self) -> None:
-        """To be called in a forked process, whose parent goes on with these."""
+        """Drops the processes without ending them. For a forked process, whose parent continues to use them."""
         self._lock = Lock()
         # Kept, since a process object that nobody refers to is reported as not waited for.
         self._of_parent, self._idle = [*self._of_parent, *self._idle], []

@@ -1,4 +1,4 @@
-"""What was found about commits, which never change: their fields, how far walks have come, what two commits have in common, and diffs."""
+"""Caches data of commits, which never change: their fields, the positions of walks, ranges between two commits, and diffs."""
 
 from collections.abc import Sequence
 from sys import getsizeof
@@ -30,7 +30,7 @@ _DIFF_BYTES, _FILE_BYTES = 700, 260
 
 
 class HistoryCache:
-    """By the repository and its commits. Its methods may be called in all threads.
+    """A cache of commits, walks, ranges and diffs, keyed by the repository and its commits. Its methods are thread-safe.
 
     A client that reads a history page by page so pays for each commit once, and not for all commits before each page. Objects of commits
     that no ref reaches may be removed, so a caller makes sure that the repository still has the commits before it uses what was found.

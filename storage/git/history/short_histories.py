@@ -34,8 +34,8 @@ class CommitRange:
 def find_range(repository: Repository, start: str, end: str) -> CommitRange | None:
     """Returns what differs between the histories of two commits; None if git has to find it. Raises UnknownCommit, DamagedRepository.
 
-    Both histories are walked together by commit date, as `git merge-base` does it, until only common commits are left. What was found is
-    in the cache of the repository, if it has one.
+    Both histories are walked together by commit date, as `git merge-base` does it, until only common commits are left. The result is
+    stored in the cache of the repository, if it has one.
     """
     cache = repository.history_cache
     if cache is None:

@@ -1,14 +1,14 @@
 """Collections of a repository's objects: reachable ones move to one pack with a bitmap, others are deleted two weeks later.
 
-1. The packs and loose objects that exist now are listed. What pushes and merges add later stays untouched.
+1. The packs and loose objects that exist now are listed. Objects that pushes and merges add later stay untouched.
 2. A new pack gets all objects that the tips reach: the refs, and what rows of the database name. It has a bitmap, which fetches use, and
    the commit graph is written for it.
 3. Objects of the listed packs that no tip reaches move to a pack of their own, whose `.keep` file has the time; repacks leave it alone.
    An older pack may have some of them too, from before they were reachable for a while: the time counts again.
 4. The listed packs are deleted. Packs of objects that are unreachable for UNREACHABLE_SECONDS leave the object store, unless a ref has
-   moved meanwhile, or git found one of their objects when it had to write it again (it sets the time of the pack). What objects that stay
-   refer to moves to the pack of step 3. Dropped packs stay in the folder `dropped` for another day: a ref that misses one of their objects
-   brings them back at the next collection.
+   moved meanwhile, or git found one of their objects when it had to write it again (it sets the time of the pack). Objects to which
+   remaining objects refer move to the pack of step 3. Dropped packs stay in the folder `dropped` for another day: the next collection
+   restores those of which a ref misses an object.
 
 Packs are dropped in a transaction that has locked the refs of the project and gives them a new version (`ref_lock`). A push or a mutation
 that found objects in the repository before notices that, and does not move its ref (`Repositories.may_lack`).

@@ -1,8 +1,9 @@
 """Receives a small push without receive-pack, whose processes take longer than the rest of the push: `git index-pack` is the only one.
 
 1. `git index-pack --strict` writes the pack into a quarantine. It checks every object, and that each object which they refer to is in the
-   pack or in the repository. Those in the repository were received so too, and none is ever deleted (repack.py): nothing that a new object
-   reaches is missing. So all that git-rev-list finds out for receive-pack is known of every ref whose object exists.
+   pack or in the repository. Those in the repository were checked in the same way when they were received, so nothing that a new object
+   reaches is missing, and the connectivity check of receive-pack (git-rev-list) is not needed. If a collection of objects may have deleted
+   some meanwhile, the ref does not move (`Repositories.may_lack`).
 2. The files of the pack are moved into the repository, the index last, because git does not see a pack without it.
 3. The refs are moved, and the client gets the report of receive-pack (gitprotocol-pack, Report Status).
 

@@ -1,6 +1,6 @@
 """Reads the commits and changes of merge requests of another instance, whose branches may be merged or deleted.
 
-What the other instance names is used where the repository has it; the rest is searched.
+Commits that the other instance names are used if the repository has them; the others are searched.
 """
 
 from collections.abc import Sequence
