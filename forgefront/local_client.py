@@ -60,13 +60,13 @@ class LocalClient:
         """The result of the operation's single root field; for a mutation, its entity. Omits variables that are None. Raises
         OperationRejected."""
         operation = prepare_operation(self._document, name)
-        given = drop_nulls(**variables)
+        present = drop_nulls(**variables)
         try:
-            result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, given)
+            result = await self.graph.run_as_admin(LocalAdmin(by or self._username), operation, present)
             # A path is an argument of the commands that create something.
             return unwrap_result(result, {"path": "--new-path" if name.startswith("Update") else "path"})
         except OperationRejected as error:
-            missing = _find_missing_name(str(error), {"username": by or self._username} | given | given.get("input", {}))
+            missing = _find_missing_name(str(error), {"username": by or self._username} | present | present.get("input", {}))
             if error.code is not Code.NOT_FOUND or missing is None:
                 raise
             raise OperationRejected(f"{str(error).removesuffix('.')}: {missing}", code=error.code) from None

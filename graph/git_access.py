@@ -193,7 +193,7 @@ class GitAccess:
         async with refs.move_lock(services, grant.project_id), session_for(services.database, writing=True) as session:
             locked = await ref_updates.lock_projects(Context(services, session, None, request_id), grant.project_id, prepared)
             context = await self._make_context(session, grant, request_id)
-            if is_retry and await _are_made(context, grant.project_id, updates):
+            if is_retry and await _are_applied(context, grant.project_id, updates):
                 # The connection was lost during the commit.
                 return [None] * len(updates)
             # Permissions may have changed since the pack arrived.
@@ -313,7 +313,7 @@ def _unreadable(project_id: int, error: PacksUnavailable) -> Unavailable:
     return Unavailable("The object store of the service cannot be read. Try again in a moment, or ask an administrator to check its log.")
 
 
-async def _are_made(context: Context, project_id: int, updates: list[RefCommand]) -> bool:
+async def _are_applied(context: Context, project_id: int, updates: list[RefCommand]) -> bool:
     current = await refs.current(context, project_id, {update.ref for update in updates})
     return all(current.get(update.ref) == update.new for update in updates)
 

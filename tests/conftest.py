@@ -96,7 +96,7 @@ def make_items_once() -> None:
 
 
 def share_certificates() -> None:
-    """Reads the authorities of the system once: each client of httpx reads them anew, which takes longer than an ordinary test."""
+    """Reads the authorities of the system once: each client of httpx reads them again, which takes longer than an ordinary test."""
     create = ssl.create_default_context
 
     @cache

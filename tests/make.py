@@ -241,7 +241,7 @@ class DataFactory:
     async def linear_commits(
         self, project: tables.Project, count: int, *, after: str | None = None, merging: str | None = None, oids: Any = None
     ) -> list[str]:
-        """So many commits (of these ids) in the index alone, each the first parent of the next, oldest first; gives their ids.
+        """This number of commits (of these ids) in the index alone, each the first parent of the next, oldest first; returns their ids.
 
         They come after the commit `after`; the first of them also merges `merging`. Their dates say nothing: the younger, the earlier.
         """

@@ -60,7 +60,7 @@ class TestFindings:
             folders.append(histories)
             found = part(name="ci", database=kind)
             if kind == "postgresql":
-                found.report("a hang", "")
+                found.report("a time-out", "")
             return list(found.findings.values())
 
         monkeypatch.setattr(program, "_fuzz", fuzz)

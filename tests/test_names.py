@@ -18,6 +18,15 @@ from graphql import Node, Visitor, parse, visit
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("storage", "graph", "rest_v3", "ci_v1", "forgefront")
 SCHEMA = "schema.graphql"
+DOCUMENTS = (
+    "*.md",
+    "docs/*.md",
+    "graph/planner/README.md",
+    "scripts/*",
+    "forgefront/pages/graphiql/*.js*",
+    "forgefront/pages/graphiql/*.css",
+)
+PAGE_FILES = ("*.js", "*.css", "*.html")
 MAX_TITLE_LENGTH = 72
 FIRST_CHECKED_COMMIT = "72975e984c7a3bd0c4eaedf483773357206757e0"
 """Titles of later commits are checked."""
@@ -64,11 +73,65 @@ REPLACEMENTS = {
 
 NAME_REPLACEMENTS = REPLACEMENTS | {
     "gone": "deleted, or disconnected",
+    "clues": "hints",
+    "given": "passed, stored, or set",
+    "held": "locked, or stored",
     "kept": "stored, or committed",
     "largest": "max",
     "longest": "max",
+    "wanted": "requested, or expected",
 }
 """The same for names, which also avoid words that a sentence may use."""
+
+PHRASE_REPLACEMENTS = {
+    "anew": "again",
+    "at hand": "available",
+    "bell": "event",
+    "but for": "except",
+    "by itself": "automatically, alone, or separately",
+    "chore": "job",
+    "dearest": "most expensive",
+    "door": "endpoint",
+    "entrance": "lookup",
+    "for ever": "without end",
+    "hears of": "receives",
+    "judges": "authorizes",
+    "lawful": "valid",
+    "mend": "repair",
+    "mended": "repaired",
+    "nor do": "and ... not",
+    "nor is": "and ... not",
+    "noticed": "detected",
+    "shelf": "cache segment",
+    "so manieth": "nth",
+    "so many": "this number of",
+    "spelled": "written, or serialized",
+    "take back": "undo",
+    "tell": "notify, report, or distinguish",
+    "tells": "notifies, reports, or distinguishes",
+    "told": "notified, reported, or distinguished",
+    "upkeep": "maintenance",
+    "verdict": "decision",
+    "whoever": "every caller who",
+    "woken": "notified",
+}
+"""Phrases that no comment, docstring or document uses, nor any script of the pages, with the terms to use."""
+
+PHRASE_PATTERN = re.compile(rf"(?<![\w./-])(?:{'|'.join(PHRASE_REPLACEMENTS)})(?![\w/-])", re.IGNORECASE)
+"""A phrase as words of prose: not as a method (`file.tell`) or as a part of an address."""
+
+VAGUE_FUNCTION = re.compile(r"_*(?:handle|process|do|manage)_")
+VAGUE_CLASS = re.compile(r".*(?:Handler|Helpers?|Manager|Utils?)$")
+ALLOWED_VAGUE_NAMES = {
+    "_do_get": "overrides a method of SQLAlchemy's pool",
+    "_do_return_conn": "overrides a method of SQLAlchemy's pool",
+    "_process_parameters_for_postcompile": "overrides a method of SQLAlchemy's compiler",
+    "handle_cont": "overrides a method of uvicorn's WebSocket protocol",
+    "handle_exit": "overrides a method of uvicorn's server",
+    "handle_websocket_upgrade": "overrides a method of uvicorn's HTTP protocol",
+    "process_bind_param": "overrides a method of SQLAlchemy's types",
+}
+"""Names of libraries that do not say what the function does."""
 
 ALLOWED_NAMES = {
     "is_gone": "status 410 Gone of HTTP",
@@ -195,6 +258,24 @@ def uses_in_schema() -> list[Use]:
     return visitor.uses
 
 
+def text_files() -> Iterator[Path]:
+    """The files with prose: product code, the documents, and the pages without the libraries that they bundle."""
+    yield from (path for _, path in product_files())
+    yield from (path for pattern in DOCUMENTS for path in sorted(ROOT.glob(pattern)) if path.is_file())
+    static = ROOT / "forgefront/pages/static"
+    yield from (path for pattern in PAGE_FILES for path in sorted(static.rglob(pattern)) if "vendor" not in path.parts)
+
+
+def phrases_in(text: str) -> Iterator[tuple[int, str]]:
+    """The discouraged phrases of a text, with their lines.
+
+    >>> list(phrases_in("Jobs are told what to do."))
+    [(1, 'told')]
+    """
+    for found in PHRASE_PATTERN.finditer(text):
+        yield text.count("\n", 0, found.start()) + 1, found[0]
+
+
 def all_uses() -> list[Use]:
     return [*uses_in_code(), *uses_in_schema()]
 
@@ -206,6 +287,40 @@ def test_every_word_is_the_term_of_the_field() -> None:
         found = "\n".join(str(use) for use in uses if use.area == area)
         assert counts[area] <= NOT_YET.get(area, 0), f"use the term of the field, or give a reason in ALLOWED_NAMES:\n{found}"
         assert counts[area] == NOT_YET.get(area, 0), f"{area} has only {counts[area]} uses left: lower NOT_YET, which may only shrink"
+
+
+def test_prose_is_plain() -> None:
+    uses = [
+        f"{path.relative_to(ROOT)}:{line}: {phrase!r}: write {PHRASE_REPLACEMENTS[phrase.lower()]!r}"
+        for path in text_files()
+        for line, phrase in phrases_in(path.read_text(encoding="utf-8"))
+    ]
+    assert uses == [], "\n".join(uses)
+
+
+@pytest.mark.parametrize(
+    ("text", "phrases"),
+    [
+        ("Clients are told\nso many times.", [(1, "told"), (2, "so many")]),
+        ("Whoever asks", [(1, "Whoever")]),
+        ("file.tell(), /bell and untold doors", []),
+    ],
+)
+def test_phrases_are_found_as_words(text: str, phrases: list[tuple[int, str]]) -> None:
+    assert list(phrases_in(text)) == phrases
+
+
+def test_functions_and_classes_say_what_they_do() -> None:
+    """`handle_status_change` and `StatusManager` name no effect."""
+    vague = {
+        node.name: path.relative_to(ROOT).as_posix()
+        for _, path in product_files()
+        for node in nodes_of(parse_module(path))
+        if (isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and VAGUE_FUNCTION.match(node.name))
+        or (isinstance(node, ast.ClassDef) and VAGUE_CLASS.match(node.name))
+    }
+    assert {name: path for name, path in vague.items() if name not in ALLOWED_VAGUE_NAMES} == {}
+    assert ALLOWED_VAGUE_NAMES.keys() <= vague.keys(), "the list allows names that nothing has"
 
 
 def test_every_class_name_is_unique() -> None:

@@ -35,7 +35,7 @@ class TestPermissionMatrix:
 
 
 ROWS_OF_A_TEST = 12
-"""So many share a world, which takes longer to make than they take to ask; each has things of its own to be done to."""
+"""The number of cases that share a scenario, which takes longer to make than they take; each has objects of its own."""
 
 
 def split_rows(rows: Iterable[str]) -> list[Any]:

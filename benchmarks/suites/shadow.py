@@ -34,11 +34,11 @@ def main(arguments: Sequence[str]) -> None:
     with runs.folder_of(options.data) as folder, ExitStack() as stack:
         dataset = DatasetCache(folder, options.scale, progress.log)
         url = stack.enter_context(dataset.sqlite())
-        twin = dataset.folder / "sqlite-twin"
-        shutil.rmtree(twin, ignore_errors=True)
-        shutil.copytree(dataset.folder / "sqlite", twin)
+        copy = dataset.folder / "sqlite-twin"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(dataset.folder / "sqlite", copy)
         old = stack.enter_context(servers.run_service(dataset.folder / "sqlite", url, pinned=False))
-        new = stack.enter_context(servers.run_service(twin, f"sqlite:///{twin / 'forgefront.db'}", pinned=False))
+        new = stack.enter_context(servers.run_service(copy, f"sqlite:///{copy / 'forgefront.db'}", pinned=False))
         status_port = servers.free_port()
         proxy = stack.enter_context(run_shadow(old, new, status_port, folder))
         requests = questions.v3_questions(dataset.data)

@@ -213,8 +213,8 @@ async def _check_provider(config: Config, provider: "OpenIdProvider", report: Si
     if "S256" not in metadata.get("code_challenge_methods_supported", ["S256"]):
         report.notes.append("the provider does not announce PKCE (S256); it is used all the same")
     claims = set(metadata.get("claims_supported") or ())
-    wanted = [config.oidc_username_claim, *([config.oidc_groups_claim] if provider.policy.mapping.external_groups else [])]
-    if claims and (absent := [name for name in wanted if name not in claims]):
+    claim_names = [config.oidc_username_claim, *([config.oidc_groups_claim] if provider.policy.mapping.external_groups else [])]
+    if claims and (absent := [name for name in claim_names if name not in claims]):
         report.notes.append(f"the provider does not announce the claims {', '.join(absent)}; add a mapper or a scope there")
     report.notes.append(f"the provider must know the redirect URI {redirect}, which is made of FORGEFRONT_EXTERNAL_URL")
     report.notes.append("the client id and secret are tried only by a sign-in")

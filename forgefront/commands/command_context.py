@@ -55,7 +55,7 @@ def fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
 
 
 def fail_unchanged(context: typer.Context) -> NoReturn:
-    """Ends a command that changes something and was given nothing to change; the message names its options."""
+    """Ends a command that was called without any option of what to change; the message names these options."""
     options = [
         parameter.opts[0]
         for parameter in context.command.params
@@ -64,12 +64,12 @@ def fail_unchanged(context: typer.Context) -> NoReturn:
     fail(f"nothing to change: give at least one of {', '.join(options)}; see --help", EXIT_USAGE)
 
 
-def load_config(data: Path | None, **given: Any) -> "Config":
+def load_config(data: Path | None, **overrides: Any) -> "Config":
     """The configuration of this run; an invalid one ends the command."""
     from forgefront.config import Config
 
     try:
-        return Config.load(data=data, **given)
+        return Config.load(data=data, **overrides)
     except ConfigError as error:
         fail("\n".join(error.problems), EXIT_USAGE)
 

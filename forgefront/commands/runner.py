@@ -92,14 +92,14 @@ def runner(
     does not wait.
     """
     options = {"executor": executor, "concurrent": concurrent, "builds_dir": builds_dir, "grace": grace, "metrics": metrics}
-    given = {key: value for key, value in options.items() if value is not None}
+    set_options = {key: value for key, value in options.items() if value is not None}
     if context.invoked_subcommand is not None:
-        context.obj = config, given, {"url": url, "token": token, "name": name, "allow_http": allow_http}
+        context.obj = config, set_options, {"url": url, "token": token, "name": name, "allow_http": allow_http}
         return
     log_format: Literal["json", "text"] = "json" if as_json else "text"
     logs.configure(log_format, "info")
     try:
-        settings = load_settings(config, given, {"url": url, "token": token, "name": name, "allow_http": allow_http})
+        settings = load_settings(config, set_options, {"url": url, "token": token, "name": name, "allow_http": allow_http})
     except InvalidRunnerConfig as error:
         fail(str(error), EXIT_USAGE)
     passed = _run(_serve(settings, once=once, as_json=as_json))
@@ -224,11 +224,11 @@ def execute(
         executor = await choose_executor(settings)
         with tempfile.TemporaryDirectory(prefix="forgefront-runner-", ignore_cleanup_errors=True) as name:
 
-            def handle_signals(execution: BuildExecution) -> None:
+            def add_signal_handlers(execution: BuildExecution) -> None:
                 for number in (signal.SIGINT, signal.SIGTERM):
                     asyncio.get_running_loop().add_signal_handler(number, execution.return_build)
 
-            outcome = await run_local_build(build, top, service, executor, Path(name), handle_signals)
+            outcome = await run_local_build(build, top, service, executor, Path(name), add_signal_handlers)
         ended = "stopped" if outcome is BuildOutcome.RETURNED else outcome.value
         if as_json:
             print_result({"name": job, "ended": ended, "artifacts": [str(path) for path in service.artifacts]}, True)

@@ -106,7 +106,7 @@ def _lock_marker(config: Config, marker: str) -> int:
             if is_new:
                 # Another process may have used the folder since it was found to be empty.
                 _require_unfilled(config, marker)
-            if DataFolderLock(config.data).is_held():
+            if DataFolderLock(config.data).is_locked():
                 raise FolderNotEmpty(f"another process uses {config.data}; stop it first. Nothing was changed")
         except FolderNotEmpty:
             if is_new:

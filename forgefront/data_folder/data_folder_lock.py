@@ -37,7 +37,7 @@ class DataFolderLock:
         self._file = file
         return True
 
-    def is_held(self) -> bool:
+    def is_locked(self) -> bool:
         """Whether any process, this one included, uses the folder. Creates no file. Raises OSError."""
         try:
             file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
@@ -49,7 +49,7 @@ class DataFolderLock:
             os.close(file)
 
     def release(self) -> None:
-        """Releases the lock; does nothing if it is not held."""
+        """Releases the lock; does nothing if it is not acquired."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

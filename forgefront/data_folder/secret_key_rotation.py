@@ -99,13 +99,13 @@ def _read_keys(config: Config, new_key_file: Path | None) -> tuple[bytes, bytes]
     unfinished = config.data / NEW_KEY_FILE
     try:
         old_key = load_key(config.data, configured)
-        given = _load_file(new_key_file) if new_key_file is not None else None
+        named_key = _load_file(new_key_file) if new_key_file is not None else None
         started = _load_file(unfinished) if configured is None and unfinished.is_file() else None
     except InvalidKey as error:
         raise RotationRefused(f"{error}. Nothing was changed") from None
-    if started is not None and given not in (None, started):
+    if started is not None and named_key not in (None, started):
         raise RotationRefused(f"a rotation to the key in {unfinished} was interrupted; complete it first, without --new-key")
-    new_key = started or given or base64.urlsafe_b64encode(os.urandom(KEY_BYTES))
+    new_key = started or named_key or base64.urlsafe_b64encode(os.urandom(KEY_BYTES))
     if new_key == old_key:
         raise RotationRefused("the new key is the present one. Nothing was changed")
     return old_key, new_key

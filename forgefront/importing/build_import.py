@@ -222,9 +222,9 @@ class BuildImporter:
         mark = self.run.target.marks.get(work.mark_name("commits"), "")
         read_before = await asyncio.to_thread(mirrors.load_read_commits, int(work.id), mark)
         times = {commit.oid: commit.committed_at for commit in commits}
-        wanted = dict.fromkeys(oid for oid in work.commit_oids if oid)
-        wanted |= dict.fromkeys(commit.oid for commit in listed[:RECENT_COMMITS])
-        wanted |= dict.fromkeys(commit.oid for commit in listed if commit.oid not in read_before)
+        unread_oids = dict.fromkeys(oid for oid in work.commit_oids if oid)
+        unread_oids |= dict.fromkeys(commit.oid for commit in listed[:RECENT_COMMITS])
+        unread_oids |= dict.fromkeys(commit.oid for commit in listed if commit.oid not in read_before)
         statuses, comments = BatchWriter(self.run.target, "commit statuses"), BatchWriter(self.run.target, "commit comments")
         state = CollectionState()
 
@@ -233,7 +233,7 @@ class BuildImporter:
             await self._read_statuses(work, oid, statuses, state)
             await self._read_comments(work, oid, committed_at, comments, state)
 
-        await for_each(wanted, read_commit, parallel=self.run.parallel)
+        await for_each(unread_oids, read_commit, parallel=self.run.parallel)
         await statuses.flush()
         await comments.flush()
         if state.is_complete and not statuses.retry and not comments.retry and commits:

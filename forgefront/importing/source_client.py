@@ -372,8 +372,8 @@ def _parse_page(path: str, body: bytes, headers: httpx.Headers) -> SourcePage:
 
 
 def _next_number(headers: httpx.Headers, number: int, size: int) -> int | None:
-    if (given := headers.get("x-next-page")) is not None:
-        return _number(given)
+    if (next_page := headers.get("x-next-page")) is not None:
+        return _number(next_page)
     if "link" in headers:
         return None
     return number + 1 if size >= PAGE_SIZE else None

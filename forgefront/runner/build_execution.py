@@ -1,7 +1,7 @@
 """One build, from fetching its code to reporting its result.
 
 The order: fetch, artifacts of earlier builds, cache, script, after_script, cache, artifacts, the end of the trace, the status.
-Meanwhile the trace is sent (`trace_sender.py`), whose responses tell the runner when a build is no longer its own.
+Meanwhile the trace is sent (`trace_sender.py`), whose responses report when a build is no longer assigned to the runner.
 """
 
 import asyncio

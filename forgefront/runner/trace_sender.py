@@ -1,6 +1,6 @@
 """Sends the trace of a build while it runs, about once a second, and reports a build without output every few seconds.
 
-The responses tell the runner when a build is no longer its own.
+The responses report when a build is no longer assigned to the runner.
 """
 
 import asyncio

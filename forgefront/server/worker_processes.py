@@ -111,7 +111,7 @@ class _WorkerSupervisor:
                     self._restart_seconds = MIN_RESTART_SECONDS
                     self._notify_ready()
             if worker.process.sentinel in ready_objects and not self._is_stopping:
-                self._handle_exit(worker)
+                self._replace_worker(worker)
         due = [start for start in self._scheduled_starts if start <= time.monotonic()]
         if not self._is_stopping:
             for start in due:
@@ -124,7 +124,7 @@ class _WorkerSupervisor:
             if self._on_ready:
                 self._on_ready(self._config)
 
-    def _handle_exit(self, worker: _WorkerProcess) -> None:
+    def _replace_worker(self, worker: _WorkerProcess) -> None:
         worker.process.join()
         worker.pipe.close()
         self._workers.remove(worker)

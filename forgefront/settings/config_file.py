@@ -49,8 +49,8 @@ def read_file(overrides: Mapping[str, Any], names: Collection[str]) -> dict[str,
 
 def describe_unknown_variables(names: Collection[str]) -> list[str]:
     """A line for each variable of the environment that looks like a setting and is none of the `names`, so that it has no effect."""
-    given = [name.removeprefix(PREFIX) for name, value in sorted(os.environ.items()) if name.startswith(PREFIX) and value]
-    unknown = [name for name in given if name.lower() not in names and not OTHER_VARIABLES.fullmatch(name)]
+    set_names = [name.removeprefix(PREFIX) for name, value in sorted(os.environ.items()) if name.startswith(PREFIX) and value]
+    unknown = [name for name in set_names if name.lower() not in names and not OTHER_VARIABLES.fullmatch(name)]
     return [f"{PREFIX}{name} is no setting and has no effect{_suggest(name.lower(), names, PREFIX)}" for name in unknown]
 
 

@@ -10,7 +10,7 @@ _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?")
 
 
 class MalformedBodyError(ValueError):
-    """A chunked body whose chunks cannot be told apart."""
+    """A chunked body whose chunks cannot be delimited."""
 
 
 class BodyReader:

@@ -348,7 +348,7 @@ class SshConnection(asyncssh.SSHServer):
                 session.abort()
 
     def disconnect(self, reason: str) -> None:
-        """Closes the connection, and tells the client why."""
+        """Closes the connection, and sends the reason to the client."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.disconnect(asyncssh.DISC_BY_APPLICATION, reason)

@@ -31,8 +31,8 @@ EVICTED_BEFORE_GC = 20_000
 class DocumentCache(Generic[T]):
     """An LRU cache of documents with two segments: documents that were requested once, and those that are in use.
 
-    The nodes and plans of a document refer to each other, so only the garbage collector frees an evicted document. By itself the collector
-    would run after tens of thousands of evictions; so it is called after each EVICTED_BEFORE_GC characters.
+    The nodes and plans of a document refer to each other, so only the garbage collector frees an evicted document. The collector
+    would run only after tens of thousands of evictions; so it is called after each EVICTED_BEFORE_GC characters.
     """
 
     def __init__(self, *, in_use: int = IN_USE_CHARACTERS, new: int = NEW_CHARACTERS) -> None:

@@ -81,16 +81,16 @@ async def _write_events(context: Context, event_type: "type[EventPayload]", even
     if switch is not None:
         found = await context.session.read_without_flush(hooks.subscribed_projects(switch, set(projects)))
         subscribed = {project_id for (project_id,) in found}
-    wanted = [
+    pending = [
         (key, event_type.system_hook_body(*arguments) if key is None else event_type.project_hook_body(*arguments))
         for project_id, arguments in zip(projects, event_arguments, strict=True)
         for key in dict.fromkeys((None, project_id))
         if key in subscribed
     ]
-    if not wanted:
+    if not pending:
         return
     # Concurrently, so that loaders batch their keys.
-    bodies = zip(wanted, await asyncio.gather(*(body for _, body in wanted)), strict=True)
+    bodies = zip(pending, await asyncio.gather(*(body for _, body in pending)), strict=True)
     rows = [{"name": event_type.event_name, "project_id": key, "payload": body, "created_at": moment} for (key, _), body in bodies]
     event_ids = list((await context.session.execute(events.insert_events(), rows)).scalars().all())
     await context.session.execute(events.insert_deliveries(event_ids, new_batch_id(), switch, moment))

@@ -91,9 +91,9 @@ class LdapDirectory:
         """Those of the mapped groups that the person is a member of."""
 
         def work(connection: Any) -> frozenset[str]:
-            wanted = self._member_filter(found)
+            member_filter = self._member_filter(found)
             groups = self.policy.mapping.external_groups
-            return frozenset(group for group in groups if ldap_connections.read(connection, group, wanted, ("cn",)) is not None)
+            return frozenset(group for group in groups if ldap_connections.read(connection, group, member_filter, ("cn",)) is not None)
 
         return await self._run(work)
 
@@ -132,8 +132,8 @@ class LdapDirectory:
 
     def _find(self, connection: Any, login: str) -> LdapLogin | None:
         value = escape_filter_chars(login.strip())
-        wanted = "".join(f"({name}={value})" for name in self.options.login_attributes)
-        search_filter = f"(&{self.options.user_filter}(|{wanted}))"
+        login_filters = "".join(f"({name}={value})" for name in self.options.login_attributes)
+        search_filter = f"(&{self.options.user_filter}(|{login_filters}))"
         entries = ldap_connections.search(connection, self.options.base, search_filter, self._attributes, max_entries=2)
         if len(entries) > 1:
             log.warning("login is ambiguous in the directory", entries=[entry.dn for entry in entries])
@@ -175,8 +175,8 @@ class LdapDirectory:
     def _list_members(self, connection: Any, group: str) -> tuple[set[str], set[str]]:
         """The DNs, normalized, and the usernames of a group's members."""
         if self.options.nested_groups:
-            wanted = f"(&{self.options.user_filter}(memberOf:{NESTED_MEMBER_RULE}:={escape_filter_chars(group)}))"
-            return {_key(entry.dn) for entry in ldap_connections.search(connection, self.options.base, wanted, ("cn",))}, set()
+            member_filter = f"(&{self.options.user_filter}(memberOf:{NESTED_MEMBER_RULE}:={escape_filter_chars(group)}))"
+            return {_key(entry.dn) for entry in ldap_connections.search(connection, self.options.base, member_filter, ("cn",))}, set()
         entry = ldap_connections.read(connection, group, "(objectClass=*)", MEMBER_ATTRIBUTES)
         if entry is None:
             log.warning("a mapped group is not in the directory", group=group)

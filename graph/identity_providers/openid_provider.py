@@ -185,13 +185,13 @@ class OpenIdProvider:
     async def _add_userinfo(self, claims: dict[str, Any], tokens: Mapping[str, Any]) -> dict[str, Any]:
         """The claims, with those that only the userinfo endpoint returns."""
         endpoint = (await self.metadata()).get("userinfo_endpoint")
-        wanted = {
+        required_claims = {
             "email",
             "name",
             self.options.username_claim,
             self.options.groups_claim if self.policy.mapping.external_groups else "email",
         }
-        if not endpoint or not tokens.get("access_token") or wanted <= claims.keys():
+        if not endpoint or not tokens.get("access_token") or required_claims <= claims.keys():
             return claims
         found = await self._get_json(str(endpoint), {"Authorization": f"Bearer {tokens['access_token']}"})
         if found.get("sub") != claims["sub"]:

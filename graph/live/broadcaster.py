@@ -1,6 +1,6 @@
 """Broadcasts changes to subscribers: one reader of the change log per process.
 
-The reader is woken after commits in this process and by notifications of other processes (PostgreSQL), and polls every second. It adds each
+The reader runs after commits in this process, after notifications of other processes (PostgreSQL), and every second. It adds each
 change to the queues of the subscribers whose filter matches. Queues are bounded: a subscriber that is too slow is disconnected, and resumes
 after the last number that it received, as after any other interruption.
 """

@@ -137,7 +137,7 @@ class FanoutBatch:
 
     async def _load(self, change: LoggedChange | TracePiece, audience: "_Audience") -> None:
         try:
-            # All streams that the change has woken run before this continues.
+            # All streams that were notified of the change run before this continues.
             await asyncio.sleep(0)
             audience.is_complete = True
             found = await self._viewer_contexts.get_many(audience.digests)

@@ -133,7 +133,7 @@ class SubscriptionStream:
                     change_or_end, self._operation, self._slot.digest, self._request_id
                 )
                 if answer is None:
-                    self._handle_hidden()
+                    self._check_hidden_event()
             except Exception as error:
                 # The event was not sent, so the client receives it when it resumes.
                 operation_error = to_operation_error(error, self._request_id)
@@ -161,7 +161,7 @@ class SubscriptionStream:
         broadcaster.unsubscribe(self._subscriber)
         broadcaster.release_slot(self._slot)
 
-    def _handle_hidden(self) -> None:
+    def _check_hidden_event(self) -> None:
         """Called for an event that the viewer may not see, which is not sent."""
 
     def _end_event(self, reason: StreamEnd) -> StreamEvent | None:
@@ -254,7 +254,7 @@ class TraceStream(SubscriptionStream):
         if hasattr(self, "_build_id"):
             self._graph.services.trace_feeds.unfollow(self._build_id, self._subscriber)
 
-    def _handle_hidden(self) -> None:
+    def _check_hidden_event(self) -> None:
         raise NotFound("Build")
 
     async def _next(self, deadline: float | None) -> TracePiece | StreamEnd | None:

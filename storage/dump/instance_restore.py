@@ -46,16 +46,16 @@ async def read_dumps(locations: Sequence[str], s3_settings: Mapping[str, str], p
     files = [await _verify(location, s3_settings, progress) for location in locations]
     files.sort(key=lambda file: len(file.manifest.chain))
     newest = files[-1].manifest
-    given = {file.manifest.head.id: file for file in files}
+    files_by_id = {file.manifest.head.id: file for file in files}
     for head in newest.chain:
-        if head.id not in given:
+        if head.id not in files_by_id:
             raise DumpError(
                 f"{files[-1].location} is incremental and needs the dump {head.id}, taken at {_format_time(head)}: name its file too"
             )
     for file in files:
         if file.manifest.head not in (*newest.chain, newest.head):
             raise DumpError(f"{file.location} does not belong to the chain of {files[-1].location}: leave it out")
-    if len(given) < len(files):
+    if len(files_by_id) < len(files):
         raise DumpError("a dump is named twice")
     available = {(name, file.manifest.head.id): part for file in files for name, part in file.manifest.parts.items()}
     for name, part in newest.parts.items():

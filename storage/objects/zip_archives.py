@@ -283,8 +283,8 @@ def _read_zip64(extra: bytes, size: int, packed_size: int, offset: int) -> tuple
     while at + 4 <= len(extra):
         tag, length = struct.unpack_from("<2H", extra, at)
         if tag == _ZIP64_EXTRA:
-            given = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
-            values = [given.pop(0) if value == _UNKNOWN_32 and given else value for value in values]
+            wide_values = list(struct.unpack_from(f"<{min(length, len(extra) - at - 4) // 8}Q", extra, at + 4))
+            values = [wide_values.pop(0) if value == _UNKNOWN_32 and wide_values else value for value in values]
             break
         at += 4 + length
     return values[0], values[1], values[2]

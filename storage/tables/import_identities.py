@@ -67,9 +67,9 @@ class ImportIdentity(SQLModel, table=True):
 def of_source_ids(import_id: int, source_ids: Mapping[ImportKind, Collection[str]]) -> Select[ImportKind, str, int, str]:
     """(kind, source id, id of the row, digest) of these items of an import."""
     row = ImportIdentity
-    wanted = or_(*(and_(col(row.kind) == kind, col(row.source_id).in_(sorted(ids))) for kind, ids in source_ids.items()))
+    condition = or_(*(and_(col(row.kind) == kind, col(row.source_id).in_(sorted(ids))) for kind, ids in source_ids.items()))
     columns: tuple[Any, ...] = (col(row.kind), col(row.source_id), col(row.database_id), col(row.digest))
-    return select(*columns).where(col(row.import_id) == import_id, wanted)
+    return select(*columns).where(col(row.import_id) == import_id, condition)
 
 
 def existing(import_id: int, kind: ImportKind, table: type[Row], source_ids: Collection[str]) -> Select[str, int]:

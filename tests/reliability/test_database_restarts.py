@@ -1,6 +1,6 @@
 """PostgreSQL stops under load, and comes back or is replaced by its standby.
 
-The service answers 503 meanwhile, goes on by itself, and loses no acknowledged write (R9).
+The service answers 503 meanwhile, continues without intervention, and loses no acknowledged write (R9).
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from tests.support.servers.webhook_receiver import ReceivedRequest, WebhookRecei
 
 HOOKS = scaled_count(100, 10)
 UNRESPONSIVE_HOSTS = 10
-"""The hooks are spread over so many receivers, each of which is a host of its own."""
+"""The hooks are spread over this number of receivers, each of which is a host of its own."""
 ROUNDS = scaled_count(10, 3)
 """Of each kind, in turn: with dead hooks and without, so that what else the machine does hits both alike."""
 ROUND_SECONDS = 3.0

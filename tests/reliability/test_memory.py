@@ -140,7 +140,7 @@ def filtered(number: int) -> dict[str, Any]:
 
 
 def oversized(number: int, length: int) -> dict[str, Any]:
-    """A query that uses one list of so many values in many filters."""
+    """A query that uses one list of this number of values in many filters."""
     fields = " ".join(f"f{number}x{index}: issues(filter: {{iid: $v}}, first: 2) {{ nodes {{ iid }} }}" for index in range(29))
     text = f'query($v: [Int!]) {{ project(path: "acme/web") {{ {fields} }} }}'
     return {"query": text, "variables": {"v": list(range(number, number + length))}}

@@ -45,7 +45,7 @@ ACCEPT = """mutation ($input: AcceptMergeRequestInput!) {
 
 @dataclass
 class MergeLog:
-    """What callers were told: the merge requests that were acknowledged, and the other answers."""
+    """The answers to callers: the merge requests that were acknowledged, and the other answers."""
 
     acknowledged: set[int] = field(default_factory=set)
     refusals: Counter[str] = field(default_factory=Counter)

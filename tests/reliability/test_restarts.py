@@ -1,4 +1,4 @@
-"""Subscriptions through twenty restarts: every client resumes by itself, misses no event and receives none twice."""
+"""Subscriptions through twenty restarts: every client resumes automatically, misses no event and receives none twice."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -28,7 +28,7 @@ POOLS = 40
 LISTENING = "0A"
 """As /proc/net/tcp has it."""
 AT_ONCE = 50
-"""So many connect at the same time."""
+"""Number of clients that connect at the same time."""
 QUERY = "subscription { buildChanged { seq to build { databaseId name status ref } } }"
 LARGE = "subscription { buildChanged { seq build { project { description } } } }"
 UPDATE = "mutation($i: UpdateBuildInput!) { updateBuild(input: $i) { userErrors { message } } }"
@@ -70,7 +70,7 @@ class StreamProtocol(asyncio.Protocol):
 
 
 async def viewers(make: DataFactory, project: tables.Project, number: int) -> list[str]:
-    """Tokens of so many users, half of them members of the project."""
+    """Tokens of this number of users, half of them members of the project."""
     moment = now()
     users = [
         tables.User(username=f"viewer{index}", name="Viewer", email=f"viewer{index}@example.org", confirmed=True) for index in range(number)
@@ -139,7 +139,7 @@ async def connect_all(server: ServerProcess, tokens: list[str]) -> list[StreamPr
 
 
 async def wait_until(holds: Callable[[], bool], seconds: float) -> float:
-    """Waits until it holds; the seconds that took, at most so many."""
+    """Waits until it holds; the seconds that took, at most this number."""
     started = time.monotonic()
     while not holds():
         assert time.monotonic() - started < seconds

@@ -118,7 +118,7 @@ def upgrade_on_signal(url: str, start: Any, results: Any) -> None:
 
 
 def upgrade_until(url: str, statement: int | None) -> None:
-    """In a process of its own: upgrades and is killed after so many statements; None kills it as it begins to commit."""
+    """In a process of its own: upgrades and is killed after this number of statements; None kills it as it begins to commit."""
     seen = 0
 
     def die(*_: object) -> None:
@@ -507,7 +507,7 @@ class TestLaterRevisions:
         await run_on(url, lambda connection: connection.execute(text(row)))
 
         async def start_version(count: int, host: str = "mine") -> list[str]:
-            """Starts the version that has so many revisions."""
+            """Starts the version that has this number of revisions."""
             for path in sorted(self.folder.glob("*.py"))[count:]:
                 path.rename(path.with_suffix(".later"))
             try:

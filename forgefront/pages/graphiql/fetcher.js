@@ -32,7 +32,7 @@ export function fetcherFor(token) {
 }
 
 /**
- * Tells an observer each event until it unsubscribes or the stream completes; a stream that was cut is taken up where it was. It is closed
+ * Passes each event to an observer until it unsubscribes or the stream completes; an interrupted stream is resumed. It is closed
  * while the tab is hidden, and while other windows use the connections of the browser.
  */
 function follow(token, request, headers, observer) {

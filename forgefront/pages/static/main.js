@@ -25,7 +25,7 @@
  *     page.missing(noun)     the error to throw for something that does not exist
  *     page.forbidden(text)   the error to throw for a page that the viewer may not use
  *     page.go(address, {replace})   opens another page
- *     page.setAddress(address, {push})   changes the address of this page and stays there; `push`: as a step that the browser can take back
+ *     page.setAddress(address, {push})   changes the address of this page and stays there; `push`: as an entry of the browser's history
  *     page.renewViewer()     reads who is signed in again, after a change of the name
  *     page.reload()          opens the same page again, at the same place
  *

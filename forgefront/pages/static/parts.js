@@ -43,7 +43,7 @@ const ICONS = {
 };
 export const icon = (name) => glyph(ICONS[name]);
 
-// People. Avatars of other services are not loaded: a request would tell them who reads these pages.
+// People. Avatars of other services are not loaded: a request would reveal to them who reads these pages.
 
 /** The initials of a person, coloured by name; `who` is `{username, name}`, or null with the name of a commit's author. */
 export function avatar(who, name = who?.name ?? "?") {

@@ -169,10 +169,10 @@ def kill_marked(variable: str) -> int:
 
     It finds processes that left the group of their build, unless they cleared their environment.
     """
-    wanted, killed = variable.encode(), 0
+    marker, killed = variable.encode(), 0
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if wanted in (process / "environ").read_bytes().split(b"\0"):
+            if marker in (process / "environ").read_bytes().split(b"\0"):
                 os.kill(int(process.name), signal.SIGKILL)
                 killed += 1
     return killed

@@ -64,7 +64,7 @@ class ProjectStatement(NamedTuple):
 class PageFrame:
     """The FROM clause of a page.
 
-    `extra_column` is the position of the parent, or the total; `count_statement` selects (total, position) by itself. `page` is the
+    `extra_column` is the position of the parent, or the total; `count_statement` selects (total, position) alone. `page` is the
     subquery that replaces the table; None where the table itself is in the clause.
     """
 

@@ -1,4 +1,4 @@
-"""Access tokens of users: named, with scopes, and with an expiry if wanted (docs/decisions.md 55)."""
+"""Access tokens of users: named, with scopes, and optionally with an expiry (docs/decisions.md 55)."""
 
 from collections.abc import Sequence
 from datetime import datetime

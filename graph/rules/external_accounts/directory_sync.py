@@ -166,13 +166,13 @@ def _is_changed(
     if person is None:
         # An account that an administrator has blocked stays that, so that the directory does not unblock it later.
         return account.state is UserState.ACTIVE
-    wanted = {path: level for path, level in policy.mapping.levels(person.groups).items() if path in mapped_paths}
+    expected_levels = {path: level for path, level in policy.mapping.levels(person.groups).items() if path in mapped_paths}
     is_admin = policy.mapping.is_admin(person.groups)
     return (
         account.uid != identities.normalize_uid(person.provider, person.uid)
         or (account.blocked_by_directory if person.is_active else account.state is UserState.ACTIVE)
         or (is_admin is not None and is_admin != account.admin)
-        or wanted != levels
+        or expected_levels != levels
     )
 
 

@@ -125,9 +125,9 @@ async def _create_account(context: Context, person: ExternalPerson, policy: Acco
     return user
 
 
-async def choose_username(context: Context, wanted: str) -> str:
-    """A free username like the wanted one: "Ada Lovelace" is Ada_Lovelace, or Ada_Lovelace1 if that is taken. Raises Invalid."""
-    base = re.sub(r"[^A-Za-z0-9_.-]+", "_", wanted)[:MAX_USERNAME_LENGTH].lstrip("-.").rstrip(".") or "user"
+async def choose_username(context: Context, preferred: str) -> str:
+    """A free username like the preferred one: "Ada Lovelace" is Ada_Lovelace, or Ada_Lovelace1 if that is taken. Raises Invalid."""
+    base = re.sub(r"[^A-Za-z0-9_.-]+", "_", preferred)[:MAX_USERNAME_LENGTH].lstrip("-.").rstrip(".") or "user"
     base = re.sub(r"(?i)\.(git|atom)$", "", base) or "user"
     if base.isdigit():
         base = f"user{base}"

@@ -28,11 +28,11 @@ async def apply_levels(context: Context, user: tables.User, levels: Mapping[str,
     found = await context.all(namespaces.groups_of_paths(sorted(mapped_paths)))
     current = dict(map(tuple, await context.tuples(member_statements.levels_in_groups(user.id, [group.id for group in found]))))
     for group in found:
-        wanted = levels.get(group.path_key)
-        if wanted == current.get(group.id):
+        level = levels.get(group.path_key)
+        if level == current.get(group.id):
             continue
         try:
-            await _change_level(context, group, user, wanted)
+            await _change_level(context, group, user, level)
         except Invalid:
             log.warning("the last owner of a group stays, although the directory says otherwise", group=group.path, user=user.username)
         except NotFound:

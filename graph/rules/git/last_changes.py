@@ -41,9 +41,9 @@ class _LastChangeReader:
             directory, _, name = path.rpartition(b"/")
             names[project_id, commit, directory].append(name)
         found: dict[EntryKey, str] = {}
-        for (project_id, commit, directory), wanted in names.items():
+        for (project_id, commit, directory), names_in_directory in names.items():
             prefix = directory + b"/" if directory else b""
-            for name, oid in (await self._walk(project_id, commit, directory, wanted)).items():
+            for name, oid in (await self._walk(project_id, commit, directory, names_in_directory)).items():
                 found[project_id, commit, prefix + name] = oid
         return found
 

@@ -257,16 +257,16 @@ def insert(context: Context, project_id: int, rows: Iterable[tuple[str, str, str
         context.insert_later(refs.insert_refs(), part)
 
 
-async def put_merge_request_heads(context: Context, heads: Mapping[tuple[int, int], str]) -> None:
+async def upsert_merge_request_heads(context: Context, heads: Mapping[tuple[int, int], str]) -> None:
     """Write the refs of the heads of merge requests, by project id and iid, that differ.
 
     The transaction has locked the merge requests, or inserts them.
     """
-    wanted = {(project_id, merge_request_head(iid)): oid for (project_id, iid), oid in heads.items()}
-    found = await current_of_projects(context, wanted)
+    oids_by_ref = {(project_id, merge_request_head(iid)): oid for (project_id, iid), oid in heads.items()}
+    found = await current_of_projects(context, oids_by_ref)
     rows: list[dict[str, Any]] = [
         {"project_id": project_id, "name": name, "oid": oid, "peeled_oid": None, "is_indexed": False}
-        for (project_id, name), oid in sorted(wanted.items())
+        for (project_id, name), oid in sorted(oids_by_ref.items())
         if found.get((project_id, name)) != oid
     ]
     for part in split_rows(rows):

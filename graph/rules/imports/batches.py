@@ -154,12 +154,12 @@ def _validate_fields(kind: ItemKind, item: Item) -> None:
 async def _resolve_references(batch: Batch) -> None:
     """Replace the source's ids in the columns by those of the rows."""
     fields = {name: declared for name, declared in batch.kind.fields.items() if declared.target is not None}
-    wanted: dict[ImportKind, set[str]] = defaultdict(set)
+    source_ids: dict[ImportKind, set[str]] = defaultdict(set)
     for item in batch.open_items:
         for name, declared in fields.items():
             if declared.target is not None and (value := item.values.get(name)) is not None:
-                wanted[declared.target].add(str(value))
-    found = {kind: await find_targets(batch, kind, ids) for kind, ids in wanted.items()}
+                source_ids[declared.target].add(str(value))
+    found = {kind: await find_targets(batch, kind, ids) for kind, ids in source_ids.items()}
     ghost_id = await _find_ghost_id(batch)
     for item in batch.open_items:
         for name, declared in fields.items():
@@ -308,32 +308,32 @@ async def _assign_ids(batch: Batch) -> None:
 
 
 async def _assign_requested_ids(batch: Batch, items: Sequence[Item]) -> None:
-    wanted: dict[int, Item] = {}
+    items_by_id: dict[int, Item] = {}
     for item in items:
         try:
             row_id = item.requested_id()
-            if row_id in wanted:
+            if row_id in items_by_id:
                 raise Taken("sourceId")
         except UserError as error:
             if not (batch.kind.may_renumber and isinstance(error, Taken)):
                 item.skip(error)
             continue
         if row_id is not None:
-            wanted[row_id] = item
-    taken = await find_taken_ids(batch.context, batch.kind.table, wanted)
-    for row_id, item in wanted.items():
+            items_by_id[row_id] = item
+    taken = await find_taken_ids(batch.context, batch.kind.table, items_by_id)
+    for row_id, item in items_by_id.items():
         if row_id not in taken:
             item.row_id = row_id
         elif not batch.kind.may_renumber:
             item.skip(Taken("sourceId"))
-    if wanted:
-        await bulk_rows.raise_sequence(batch.context.session, batch.kind.table, max(wanted))
+    if items_by_id:
+        await bulk_rows.raise_sequence(batch.context.session, batch.kind.table, max(items_by_id))
 
 
 async def find_taken_ids(context: Context, table: Any, ids: Iterable[int]) -> set[int]:
     """Those of these ids that rows of the table have."""
-    wanted = sorted(ids)
-    return set(await context.all(select(col(table.id)).where(col(table.id).in_(wanted)))) if wanted else set()
+    sorted_ids = sorted(ids)
+    return set(await context.all(select(col(table.id)).where(col(table.id).in_(sorted_ids)))) if sorted_ids else set()
 
 
 async def _write_rows(batch: Batch) -> None:

@@ -75,17 +75,17 @@ async def _find_project(services: Services, import_id: int, source_id: str) -> i
 
 
 async def _import_mirror(services: Services, import_id: int, source_id: str, project_id: int, mirror: Path) -> ImportOutcome:
-    wanted = await asyncio.to_thread(_read_mirror, mirror)
+    mirror_refs = await asyncio.to_thread(_read_mirror, mirror)
     outcome = ImportOutcome.UNCHANGED
-    if await _is_empty(services, project_id) and any(name.startswith((BRANCHES, TAGS)) for name in wanted.oids):
+    if await _is_empty(services, project_id) and any(name.startswith((BRANCHES, TAGS)) for name in mirror_refs.oids):
         await _install(services, import_id, source_id, project_id, mirror)
         outcome = ImportOutcome.CREATED
     for _ in range(MAX_ATTEMPTS):
-        since, updates, is_head_changed = await _find_updates(services, project_id, wanted)
+        since, updates, is_head_changed = await _find_updates(services, project_id, mirror_refs)
         if not updates and not is_head_changed:
             return outcome
         try:
-            await _move(services, import_id, source_id, project_id, mirror, wanted, updates, since)
+            await _move(services, import_id, source_id, project_id, mirror, mirror_refs, updates, since)
         except refs.RefConflict as error:
             conflict = error
             continue
@@ -133,7 +133,7 @@ async def _lock_project(context: Context, project_id: int) -> tables.Project:
     return project
 
 
-async def _find_updates(services: Services, project_id: int, wanted: _MirrorRefs) -> tuple[int | None, list[RefCommand], bool]:
+async def _find_updates(services: Services, project_id: int, mirror_refs: _MirrorRefs) -> tuple[int | None, list[RefCommand], bool]:
     """The version of the refs, the moves that lead to those of the mirror, and whether the default branch differs.
 
     Refs of merge requests are not deleted.
@@ -143,9 +143,9 @@ async def _find_updates(services: Services, project_id: int, wanted: _MirrorRefs
         project = await context.first(project_statements.by_id(project_id))
         since = project.refs_version if project is not None else None
         current = {name: oid for name, oid, _ in await context.tuples(git_refs.of_project(project_id))}
-    moved = [RefCommand(name, current.get(name), oid) for name, oid in sorted(wanted.oids.items()) if current.get(name) != oid]
-    deleted = [name for name in sorted(current) if name.startswith((BRANCHES, TAGS)) and name not in wanted.oids]
-    is_head_changed = project is not None and wanted.head is not None and project.default_branch != wanted.head
+    moved = [RefCommand(name, current.get(name), oid) for name, oid in sorted(mirror_refs.oids.items()) if current.get(name) != oid]
+    deleted = [name for name in sorted(current) if name.startswith((BRANCHES, TAGS)) and name not in mirror_refs.oids]
+    is_head_changed = project is not None and mirror_refs.head is not None and project.default_branch != mirror_refs.head
     return since, [*(RefCommand(name, current[name], None) for name in deleted), *moved], is_head_changed
 
 
@@ -155,7 +155,7 @@ async def _move(
     source_id: str,
     project_id: int,
     mirror: Path,
-    wanted: _MirrorRefs,
+    mirror_refs: _MirrorRefs,
     updates: Sequence[RefCommand],
     since: int | None,
 ) -> None:
@@ -170,7 +170,7 @@ async def _move(
         await lock_running(context, import_id)
         locked = await ref_updates.lock_projects(context, project_id, prepared)
         await refs.require_movable(context, project_id, updates)
-        await ref_updates.apply_imported(context, locked, prepared, wanted.head)
+        await ref_updates.apply_imported(context, locked, prepared, mirror_refs.head)
         await _write_identity(context, import_id, source_id, project_id)
         await commit_and_notify(context)
     await refs.project_refs(services, project_id)

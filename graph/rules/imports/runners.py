@@ -16,8 +16,8 @@ MAX_TOKEN_LENGTH = 255
 
 
 async def _prepare(batch: Batch) -> None:
-    wanted = {str(each) for item in batch.open_items for each in item.values.get("project_ids") or ()}
-    found = await find_targets(batch, ImportKind.PROJECT, wanted) if wanted else {}
+    source_ids = {str(each) for item in batch.open_items for each in item.values.get("project_ids") or ()}
+    found = await find_targets(batch, ImportKind.PROJECT, source_ids) if source_ids else {}
     for item in batch.open_items:
         named = dict.fromkeys(map(str, item.values.get("project_ids") or ()))
         item.extras["projects"] = sorted(found[each] for each in named if each in found)

@@ -81,7 +81,7 @@ async def apply_comparisons(context: Context, comparisons: Sequence[Compared]) -
     if changed:
         await _write_commits(context, changed)
         await issue_closing.record_closings(context, [(row, comparison.messages) for row, comparison in changed])
-    await refs.put_merge_request_heads(context, heads)
+    await refs.upsert_merge_request_heads(context, heads)
     await context.session.flush()
     await publish_all(context, MergeRequestChanged, [(context, row, "update") for row, _ in pushed])
 

@@ -139,7 +139,7 @@ async def load_changes_since(context: Context, visit: LastVisit) -> list[FileDif
 async def _load_patches(context: Context, project_id: int, base_oid: str, head_oid: str | None) -> dict[str, list[str]]:
     """The hunks of a merge request's changes by path, without line numbers, of the files that can be compared by them.
 
-    Files that are binary, renamed or too large are not among them, nor is any if the diff is beyond the limit of the operation.
+    Files that are binary, renamed or too large are not among them; there are none if the diff exceeds the limit of the operation.
     """
     try:
         entries = await load_diff_between(context, project_id, base_oid, head_oid) if head_oid is not None else None

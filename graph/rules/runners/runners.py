@@ -299,7 +299,7 @@ async def return_to_queue(context: Context, build: tables.Build, message: str) -
     """Return a running build, which the caller has locked, to its queue as the same attempt.
 
     After MAX_STARTS returns the build fails, with ABANDONED_MESSAGE at the end of its trace. Returns are counted whatever their cause,
-    because the service cannot tell a build that kills its runners from one whose runners were killed.
+    because the service cannot distinguish a build that kills its runners from one whose runners were killed.
     """
     starts = 0
     for old_state, new_state in await context.tuples(changes.of_build(build.id, 2 * MAX_STARTS + 1)):

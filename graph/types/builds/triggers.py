@@ -154,8 +154,8 @@ async def delete_trigger(info: Info, input: DeleteTriggerInput) -> tables.Trigge
 )
 async def trigger_builds(info: Info, input: TriggerBuildsInput) -> tables.TriggerRequest:
     sent = get_or(input.variables, None)
-    given = [(each.key, each.value) for each in sent] if sent is not None else None
-    return await triggers.trigger_builds(info.context, input.project_path, input.token, input.ref, given)
+    pairs = [(each.key, each.value) for each in sent] if sent is not None else None
+    return await triggers.trigger_builds(info.context, input.project_path, input.token, input.ref, pairs)
 
 
 @strawberry.type

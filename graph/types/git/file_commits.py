@@ -26,8 +26,8 @@ class FileCommit:
 
     @strawberry.field(description="The commit; null if it cannot be read.")
     async def commit(self, info: Info) -> Commit | None:
-        made: Any = self
-        return await load_commit(info, made.project_id, made.oid)
+        commit: Any = self
+        return await load_commit(info, commit.project_id, commit.oid)
 
 
 @strawberry.type

@@ -160,8 +160,8 @@ class SqlDialect:
         `statement` selects (key, value) under the condition that the key is in a list; `ids` selects the keys to have instead.
         """
         key, _ = statement.selected_columns
-        wanted = key == func.any(func.array(ids.scalar_subquery(), type_=ARRAY(key.type)))
-        criteria = [wanted if _is_in_list(each, key) else each for each in statement._where_criteria]
+        condition = key == func.any(func.array(ids.scalar_subquery(), type_=ARRAY(key.type)))
+        criteria = [condition if _is_in_list(each, key) else each for each in statement._where_criteria]
         columns = (key.label("key"), _ordered_array(statement).label("names"))
         return select(*columns).select_from(*statement.get_final_froms()).where(*criteria).group_by(key).subquery()
 

@@ -53,7 +53,7 @@ async def read_ids(client: SourceClient) -> list[int]:
 
 
 class TestRetries:
-    async def test_failures_are_repeated_with_growing_waits_and_then_told_apart(self) -> None:
+    async def test_failures_are_repeated_with_growing_waits_and_then_distinguished(self) -> None:
         answers = iter([httpx.Response(500), httpx.ConnectError("down"), httpx.Response(502), httpx.Response(200, json={"id": 1})])
 
         def handler(request: httpx.Request) -> httpx.Response:

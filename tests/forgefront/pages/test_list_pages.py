@@ -229,7 +229,7 @@ class TestNewIssue:
         await page.click("#crumbs a")
         await page.wait_for_text("This page opens as soon as it answers.")
         await page.send("Network.emulateNetworkConditions", offline=False, **offline)
-        await page.wait_for("document.querySelector('.tabs')", "the page opens by itself")
+        await page.wait_for("document.querySelector('.tabs')", "the page opens automatically")
         await page.evaluate("history.back()")
         await page.wait_for("document.querySelector('.work-form')")
         assert all("ERR_INTERNET_DISCONNECTED" in error for error in page.errors)

@@ -216,7 +216,7 @@ class TestWall:
         await site.wait_for_state("web/checkout", "FAILED")
         assert [name for name, *_ in await site.tiles()] == ["storefront", "checkout", "design", "handbook"], "tiles keep their places"
         assert await page.evaluate("document.activeElement.textContent") == "checkout"
-        assert await page.evaluate("document.querySelector('.tile') === window.kept"), "only the tile concerned is made anew"
+        assert await page.evaluate("document.querySelector('.tile') === window.kept"), "only the tile concerned is replaced"
         await page.wait_for("document.getElementById('said').textContent === 'checkout: failed.'")
 
     async def test_events_during_a_disconnect_appear_after_reconnecting(self, site: PagesSite) -> None:
@@ -443,7 +443,7 @@ class TestProjects:
             userErrors { message } } }"""
         assert (await run(site.forge, comment))["createNote"]["userErrors"] == []
         await page.wait_for("document.querySelector('.notes').innerText.includes('Fixed in 1.2.')")
-        # No event tells of a description, so the page looks each minute.
+        # No event reports a changed description, so the page polls each minute.
         described = """mutation { updateIssue(input: {projectPath: "web/storefront", iid: 1, description: "Told better."}) {
             userErrors { message } } }"""
         assert (await run(site.forge, described))["updateIssue"]["userErrors"] == []

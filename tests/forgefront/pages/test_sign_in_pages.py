@@ -47,7 +47,7 @@ async def test_the_provider_signs_in_and_out(site: PagesSite) -> None:
     await page.click("#sign-out")
     await page.wait_for("location.pathname === '/session/end'")
 
-    # A code without the ticket of this tab is useless, whoever sends the browser here with it.
+    # A code without the ticket of this tab is useless, for every site that sends the browser here with it.
     await site.visit("/-/sign_in?code=stolen&state=theirs", None)
     await page.wait_for_text("This sign-in was started in another tab or browser.")
     assert await page.evaluate("location.search") == ""

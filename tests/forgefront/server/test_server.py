@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def wait_for_lines(server: AppServer, request_id: str, count: int = 1) -> list[dict[str, Any]]:
-    """The lines of the log about a request, once there are so many."""
+    """The lines of the log about a request, once there are `count` of them."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(found := [line for line in server.lines() if line.get("request_id") == request_id]) < count:
         assert time.monotonic() < deadline
@@ -471,7 +471,7 @@ WORKERS = {"FORGEFRONT_WORKERS": "2", "FORGEFRONT_DATABASE_URL": "postgresql://1
 
 class TestWorkers:
     def processes(self, found: AppServer, count: int) -> set[int]:
-        """Those that answer, once they are so many."""
+        """The servers that answer, once their number is reached."""
         seen: set[int] = set()
         deadline = time.monotonic() + START_SECONDS
         while len(seen) < count and time.monotonic() < deadline:

@@ -121,7 +121,7 @@ class TestKnownDifferences:
         assert compare(*renamed) == [("value", "$.u")]
         assert compare(*renamed, rules='[addresses]\nhosts = ["git.corp"]') == []
 
-    def test_the_same_moment_in_another_form_is_told_apart_from_another_moment(self) -> None:
+    def test_the_same_moment_in_another_form_is_distinguished_from_another_moment(self) -> None:
         at = {"created_at": "2016-03-01T12:00:00.000Z"}
         assert compare(at, {"created_at": "2016-03-01T13:00:00+01:00"}) == [("format", "$.created_at")]
         assert compare(at, {"created_at": "2016-03-01T12:00:30.000Z"}) == [("value", "$.created_at")]

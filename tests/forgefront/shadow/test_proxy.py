@@ -189,7 +189,7 @@ class TestBodies:
                 sending.cancel()
                 writer.transport.abort()
 
-    async def test_of_no_length_are_told_by_method_status_and_connection(self) -> None:
+    async def test_of_no_length_are_recognized_by_method_status_and_connection(self) -> None:
         """HEAD, 204 and 304 have no body, whatever their head says; an answer without a length ends with the connection."""
         answers = {
             b"HEAD": b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n",

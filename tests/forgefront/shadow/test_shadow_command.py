@@ -62,7 +62,7 @@ class ShadowProcess:
     lines: list[str] = field(default_factory=list)
 
     def report(self, seen: int) -> dict[str, Any]:
-        """The report of the status page, once it has counted so many requests."""
+        """The report of the status page, once it has counted this number of requests."""
         deadline = time.monotonic() + 30
         while True:
             report: dict[str, Any] = httpx.get(f"{self.status_url}report.json", timeout=60).json()

@@ -35,7 +35,7 @@ STATUSES = {"+": "SUCCESS", "-": "FAILED", "x": "CANCELED", "*": "RUNNING", "?":
 
 @dataclass(frozen=True)
 class DemoCommit:
-    """A commit so many minutes ago. `builds` are names of JOB_STAGES, each with the sign of STATUSES for its result. `files`: paths and
+    """A commit, by its age in minutes. `builds` are names of JOB_STAGES, each with the sign of STATUSES for its result. `files`: paths and
     contents. `duration_factor`: how long its builds take, as a multiple of the seconds in JOB_STAGES.
     """
 

@@ -158,10 +158,10 @@ class TestCreateCommitStatus:
 
     @pytest.mark.parametrize("field", ["ref", "name", "stage"])
     async def test_rejects_too_long_values(self, ask: Ask, owner: tables.User, project: tables.Project, field: str) -> None:
-        lawful = {"projectPath": str(project.id), "sha": "master", "state": "SUCCESS"}
+        valid = {"projectPath": str(project.id), "sha": "master", "state": "SUCCESS"}
 
         assert (await post(ask, owner, project, "SUCCESS", **{field: "ü" * 255}))[field] == "ü" * 255
-        data = await ask.data(CREATE, owner, input={**lawful, field: "x" * 256})
+        data = await ask.data(CREATE, owner, input={**valid, field: "x" * 256})
         assert [(error["field"], error["code"]) for error in data["createCommitStatus"]["userErrors"]] == [(field, "INVALID")]
 
 

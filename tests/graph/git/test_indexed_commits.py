@@ -108,8 +108,8 @@ async def test_in_one_statement_and_without_git(
         raise AssertionError("a repository was read")
 
     monkeypatch.setattr(Repositories, "read", refuse)
-    query = """query ($group: String!) { group(path: $group) { mergeRequests { nodes { headCommit { ...told } } } } }
-        fragment told on Commit { title ... on Commit { oid __typename } }"""
+    query = """query ($group: String!) { group(path: $group) { mergeRequests { nodes { headCommit { ...fields } } } } }
+        fragment fields on Commit { title ... on Commit { oid __typename } }"""
     with statements.record() as seen:
         data = await ask.data(query, owner, group=group.path)
 

@@ -41,7 +41,7 @@ OTHER_COLUMNS = {
     "merge_request_visits.previous_head_oid": "as that of the visit after it",
     "merge_request_imports.tip_oid": "a ref has it until the import has ended",
     "pipelines.before_sha": "the commit before a push is passed to builds, who do not read it",
-    "refs.notified_oid": "subscribers were told of it",
+    "refs.notified_oid": "subscribers were notified of it",
     "refs.oid": "they are the refs",
     "refs.peeled_oid": "the object of the tag reaches it",
     "viewed_files.blob_oid": "it is compared, never read",

@@ -147,7 +147,7 @@ class TestPublish:
 
         assert await forge.deliveries() == []
 
-    @cites("Events: a hook hears of an event only where its switch is on")
+    @cites("Events: a hook receives an event only if its switch is on")
     async def test_notifies_only_enabled_hooks_subscribed_to_the_event(self, forge: DeliveryScenario) -> None:
         project = await forge.make.project()
         issue = await forge.make.issue(project)

@@ -82,7 +82,7 @@ class TestAnswer:
 class TestCertificates:
     @pytest.fixture
     def certificate(self, tmp_path: Path) -> Path:
-        """Of `localhost`, signed by itself, with its key."""
+        """A self-signed certificate of `localhost`, with its key."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
         now = datetime.now(UTC)

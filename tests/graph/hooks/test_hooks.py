@@ -108,7 +108,7 @@ class TestCreateHook:
             assert await guarded.codes(CREATE, admin, input=arguments) == [code]
         assert await make.count(tables.Hook) == 0
 
-    @cites("Events: a hook made in the graph, where administrators work, is told of what happens")
+    @cites("Events: a hook made in the graph, where administrators work, receives its events")
     async def test_a_new_hook_is_notified_immediately(self, ask: Ask, make: DataFactory, services: Services) -> None:
         admin = await make.admin()
         await create_deliveries(services, admin)

@@ -34,7 +34,7 @@ def text_of(name: str) -> str:
 
 
 class OutboxScenario:
-    """`await do(mutation, viewer, **input)` does what must succeed; `await heard()` returns the events of hooks since the last call."""
+    """`run_mutation` runs a mutation that must succeed; `events` returns the events of hooks since its last call."""
 
     def __init__(self, ask: Ask, make: DataFactory) -> None:
         self.ask = ask

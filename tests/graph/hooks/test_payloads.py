@@ -121,11 +121,11 @@ class TestSystemEvents:
 
 @cites("Events: push, tag, issue, merge request and note events have closed payloads")
 class TestObjectEvents:
-    def project_fields(self, told: EventScenario) -> dict[str, Any]:
+    def project_fields(self, scenario: EventScenario) -> dict[str, Any]:
         return {
             "user": {"name": "Ada L.", "username": "ada", "avatar_url": None},
             "project": {
-                "id": told.project.id,
+                "id": scenario.project.id,
                 "name": "Engine",
                 "description": None,
                 "path_with_namespace": "ada/engine",

@@ -295,7 +295,7 @@ class TestWebSocketFailures:
     async def test_an_operation_that_fails_unexpectedly_is_logged_and_closes_the_socket(
         self, make: DataFactory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Its client would wait for ever."""
+        """Its client would wait without end."""
         graph, user = Graph(make.services), await make.user()
 
         async def fail(*_: Any, **__: Any) -> OperationResult:

@@ -23,7 +23,7 @@ TRIES = 3
 
 
 async def create_rows(make: DataFactory, projects: int, each: int) -> tables.User:
-    """Somebody with so many projects, of so many merge requests each."""
+    """A user with this number of projects, of this number of merge requests each."""
     owner = await make.user()
     authors = [await make.user() for _ in range(5)]
     rows = [await make.project(owner=owner) for _ in range(projects)]

@@ -1,4 +1,4 @@
-"""Old changes are deleted, and subscriptions that would resume after one are told to start again."""
+"""Old changes are deleted, and subscriptions that would resume after one receive an error to start again."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -74,7 +74,9 @@ class TestSubscriptions:
         # A second one, which finds nothing to delete, does not forget the first one.
         await change_pruning.prune(services, ChangeRetention(days=9))
 
-    async def test_after_a_deleted_change_are_told_to_start_again(self, graph: Graph, owner: tables.User, seqs: Sequence[int]) -> None:
+    async def test_after_a_deleted_change_are_rejected_and_must_start_again(
+        self, graph: Graph, owner: tables.User, seqs: Sequence[int]
+    ) -> None:
         for after in (0, seqs[0], seqs[4]):
             async with subscribed(graph, owner, CHANGED, after=str(after)) as stream:
                 event = await stream.next(1)

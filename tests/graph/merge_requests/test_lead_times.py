@@ -29,7 +29,7 @@ def after(seconds: float) -> datetime:
 
 
 def create_check(status: str, *times: float | None, name: str = "unit", is_stored: int = 1, attempt: int = 1, **columns: Any) -> CheckRun:
-    """Made, begun and ended so many seconds after MOMENT."""
+    """Made, begun and ended this number of seconds after MOMENT."""
     created, started, finished = (None if each is None else after(each) for each in (*times, None, None)[:3])
     values = {"ref": "master", "allow_failure": False, "kind": 0, **columns}
     assert created is not None

@@ -138,7 +138,7 @@ class TestImport:
 
 
 def long_history(path: Path, commits: int) -> Path:
-    """A repository of so many commits, every fourth of which merges the two before it into master."""
+    """A repository of this number of commits, every fourth of which merges the two before it into master."""
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
 
     def stream() -> Iterator[str]:

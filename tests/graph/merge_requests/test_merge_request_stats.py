@@ -120,7 +120,7 @@ class TestRedAtMerge:
         moment, source = at("10T12:00"), await make.project(owner=owner)
 
         async def checked(letter: str, *builds: tuple[str, int], where: tables.Project = project, **columns: Any) -> None:
-            """One whose head had builds that ended so many seconds after the merge; each further one is an attempt of the same."""
+            """One whose head had builds that ended this number of seconds after the merge; each further one is an attempt of the same."""
             await merged(make, project, at("01T00:00"), moment, head_oid=letter * 40, source_project_id=where.id)
             current = None
             for attempt in range(len(builds), 0, -1):

@@ -59,7 +59,7 @@ async def accept(merges: MergeRequestFactory, proposal: OpenMergeRequest, user: 
 
 
 async def notes_of(merges: MergeRequestFactory, proposal: OpenMergeRequest) -> list[str]:
-    """What the service wrote under it, but for the mention by the merge commit itself."""
+    """The notes of the service on it, except the mention by the merge commit itself."""
     statement = select(col(tables.Note.body)).where(col(tables.Note.merge_request_id) == proposal.row.id, col(tables.Note.source).is_(None))
     async with merges.services.database.read_session() as session:
         return list((await session.execute(statement.order_by(col(tables.Note.id)))).scalars())

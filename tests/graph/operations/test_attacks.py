@@ -141,7 +141,7 @@ class TestAttacks:
 
 
 class TestAnonymousCallers:
-    """Their texts are not even validated, but for those short ones that ask for what needs no viewer."""
+    """Their texts are not even validated, except short ones that request only fields that need no viewer."""
 
     @pytest.fixture
     def validated(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:

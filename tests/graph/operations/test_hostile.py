@@ -1,7 +1,7 @@
 """No mutation or query fails with an internal error or changes data, whatever its arguments.
 
 Everything is generated from the schema: each field of each input, and each argument of each field, gets values of the right type that
-nobody means well with, and some of wrong types. Those that the rule of a field must reject by itself come to every field. Those that are
+nobody means well with, and some of wrong types. Those that the rule of a field must reject alone come to every field. Those that are
 rejected by the code of a scalar, of all variables or of all pages come to every kind of place, of which each gets a part.
 """
 
@@ -200,7 +200,7 @@ class GraphqlFuzzer:
         return not reported
 
     async def restore_user(self, viewer: tables.User) -> None:
-        """Gives a caller the token back that a call of their own, which was lawful after all, has replaced."""
+        """Gives a caller the token back that a call of their own, which was valid after all, has replaced."""
         services = self.world.make.services
         token = token_of(viewer)
         async with services.database.write_session() as session:
@@ -284,25 +284,25 @@ PAGE_ARGUMENTS = ("first", "last", "after", "before", "offset")
 
 
 def query_for(world: Scenario, kind: GraphQLObjectType, name: str, field: GraphQLField, ids: dict[str, str]) -> tuple[str, dict[str, Any]]:
-    """A query for one field, with its arguments as variables, and lawful values of those."""
+    """A query for one field, with its arguments as variables, and valid values of those."""
     named = field.args
     arguments = ", ".join(f"{argument}: ${argument}" for argument in named)
     variables = ", ".join(f"${argument}: {definition.type}" for argument, definition in named.items())
     call = f"{name}({arguments}){selection(field.type)}"
-    lawful: dict[str, Any] = {}
+    valid: dict[str, Any] = {}
     for argument, definition in named.items():
         if is_non_null_type(definition.type) or argument in VALID_ARGUMENTS:
             inner = get_nullable_type(definition.type)
             plain = {"Int": 1, "ID": ids["User"], "String": str(world.private.id)}.get(get_named_type(inner).name)
-            lawful[argument] = VALID_ARGUMENTS.get(argument, [plain] if is_list_type(inner) else plain)
+            valid[argument] = VALID_ARGUMENTS.get(argument, [plain] if is_list_type(inner) else plain)
     if kind is graphql_schema.query_type:
-        return f"query ({variables}) {{ {call} }}", lawful
+        return f"query ({variables}) {{ {call} }}", valid
     owner = kind.name
     while owner in INSIDE:
         owner, through = INSIDE[owner]
         call = f"{through} {{ {call} }}"
     assert owner in ids, f"give {owner} an example in `examples`"
-    return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {owner} {{ {call} }} }} }}", {**lawful, "node": ids[owner]}
+    return f"query ($node: ID!, {variables}) {{ node(id: $node) {{ ... on {owner} {{ {call} }} }} }}", {**valid, "node": ids[owner]}
 
 
 def page_windows(cursors: list[str]) -> Iterator[dict[str, Any]]:

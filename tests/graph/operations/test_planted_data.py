@@ -1,7 +1,7 @@
 """No path through the schema shows a viewer what the viewer cannot read: see tests/support/queries/planted_data.py.
 
 Every path of fields from every entity is asked of all entities of its kind at once, as each viewer. In the suite paths have one relation,
-and a share of the longer ones is drawn; FORGEFRONT_PLANTED=3 asks all paths of up to three, FORGEFRONT_PLANTED_DRAWN=2000 draws so many.
+and a share of the longer ones is drawn; FORGEFRONT_PLANTED=3 asks all paths of up to three, FORGEFRONT_PLANTED_DRAWN=2000 draws 2,000.
 """
 
 import gc

@@ -124,7 +124,7 @@ class TestConnections:
         assert missing == {}
 
     def test_no_other_type_looks_like_a_connection(self) -> None:
-        """What has edges or nodes is a connection, but for `Query`, and what `after` is given to gives one."""
+        """A type with edges or nodes is a connection, except `Query`, and a field with `after` returns one."""
         odd = set()
         for kind in graphql_schema.type_map.values():
             if not isinstance(kind, GraphQLObjectType) or is_introspection_type(kind):

@@ -65,8 +65,8 @@ async def test_user(ask: Ask, make: DataFactory, state: UserState, event: UserTr
 
     payload = (await ask.data(query, admin, id=user.id))[f"{event}User"]
 
-    lawful = (state, event) in states.USER_TRANSITIONS
-    assert (payload["user"] is not None) is lawful
+    is_allowed = (state, event) in states.USER_TRANSITIONS
+    assert (payload["user"] is not None) is is_allowed
     stored = await make.fetch(tables.User, user.id)
     assert stored is not None
     assert stored.state is following

@@ -67,7 +67,7 @@ def question(ask: Ask, statements: StatementRecorder, monkeypatch: pytest.Monkey
 
 
 def parse_moment(text: str) -> str:
-    """As the graph spells it."""
+    """In the graph's format."""
     return at(text).strftime("%Y-%m-%dT%H:%M:%S.000000Z")
 
 

@@ -10,7 +10,7 @@ from graph.operations.loaders import Loader
 
 
 class NumberLoader:
-    """Gives for each number its double, but for 0; `held` has it wait."""
+    """Returns the double of each number except 0; `held` makes it wait."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []

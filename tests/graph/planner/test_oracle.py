@@ -1,6 +1,6 @@
 """Plans answer generated queries as graphql-core does: the same bytes, errors and paths.
 
-FORGEFRONT_GENERATED=4000 has so many queries made up for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
+FORGEFRONT_GENERATED=4000 generates this number of queries for each of five viewers on each database, from the seed FORGEFRONT_SEED on; the
 suite makes up a few, half of them for each database.
 """
 

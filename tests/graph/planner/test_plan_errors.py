@@ -76,7 +76,7 @@ class Planned:
         return result, len(seen)
 
     async def refuse(self, operation: Any, viewer: tables.User, limit: int, **variables: Any) -> OperationResult:
-        """The result of an operation that a plan refuses with at most so many statements."""
+        """The result of an operation that a plan refuses with at most this number of statements."""
         result, count = await self(operation, viewer, **variables)
         assert result.errors and count <= limit
         assert self.graph.fallback_count == 0, repr(self.graph.last_error)

@@ -63,7 +63,7 @@ def stats(ask: Ask, owner: tables.User, project: tables.Project) -> StatsQuery:
 async def create_build(
     make: DataFactory, project: tables.Project, seconds: float, status: CheckStatus = CheckStatus.SUCCESS, **columns: Any
 ) -> tables.Build:
-    """A build that was made at MOMENT, waited ten seconds and ran so many."""
+    """A build that was made at MOMENT, waited ten seconds and ran for this number of seconds."""
     values = {"created_at": MOMENT, "started_at": after(10), "finished_at": after(10 + seconds), **columns}
     return await make.build(project, SHA, status=status, **values)
 

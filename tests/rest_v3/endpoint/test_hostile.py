@@ -142,7 +142,7 @@ BODIES = (
 
 
 FuzzRequest = Callable[[dict[str, Any]], dict[str, Any]]
-"""From lawful parameters to what is sent."""
+"""From valid parameters to what is sent."""
 
 
 class V3Fuzzer:
@@ -156,18 +156,18 @@ class V3Fuzzer:
         self._turns = count()
 
     async def valid_request(self, route: Route, role: str = ADMINISTRATOR) -> tuple[str, str, dict[str, Any]]:
-        """The method, the path and the parameters of a lawful call, about something made for it."""
+        """The method, the path and the parameters of a valid call, about an object made for it."""
         return await valid_v3_request(self.world, route.call, role)
 
     async def send_all(self, route: Route, roles: Sequence[str], sendings: Iterable[FuzzRequest]) -> None:
-        """Calls the row with each of these, and begins anew with something to be done to where a call has used it up."""
+        """Calls the row with each of these, and makes a new object where a call has consumed the last one."""
         lasting = route.method == "GET" or (route.method == "PUT" and route.path.rpartition("/")[2].startswith(":"))
-        lawful = None
+        valid = None
         for sending in sendings:
-            method, path, parameters = lawful = lawful or await self.valid_request(route)
+            method, path, parameters = valid = valid or await self.valid_request(route)
             status = await self.send(method, path, roles[next(self._turns) % len(roles)], **sending(parameters))
             if status < 400 and not lasting:
-                lawful = None
+                valid = None
 
     async def send(self, method: str, path: str, role: str, *, query: str = "", body: bytes = b"", kind: str = "") -> int:
         """The status, of the raw bytes as a server hands them over."""
@@ -282,7 +282,7 @@ def as_literal(name: str, literal: str, parameters: dict[str, Any]) -> dict[str,
 
 
 def valid_parameters(route: Route, parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters of a lawful call, in the form that the row's method takes."""
+    """The parameters of a valid call, in the form that the row's method takes."""
     if route.method == "GET":
         return {"query": urlencode(parameters)}
     if any(parameter.kind == "file" for parameter in route.params):

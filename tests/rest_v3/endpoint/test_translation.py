@@ -33,7 +33,7 @@ def value_of(parameter: RouteParameter) -> str:
 
 
 def readable(route: Route) -> tuple[str, str, str]:
-    """A lawful call of a row with all its parameters: method, path, body."""
+    """A valid call of a row with all its parameters: method, path, body."""
     values = {parameter.name: value_of(parameter) for parameter in route.params if parameter.kind != "file"}
     kinds = {parameter.name: parameter.kind for parameter in route.params}
     if route.call == "PUT /application/settings":

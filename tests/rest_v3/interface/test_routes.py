@@ -123,7 +123,7 @@ class TestOperations:
         return {name for row in rows for name in (row.operation, row.guard) if name}
 
     def test_are_each_run_by_a_row(self) -> None:
-        # The guards that the engine asks by itself for rows without one.
+        # The guards that the engine requests for rows without one.
         own = {"ProjectSeen", "GroupSeen", VIEWER}
         assert self.OPERATIONS.names - own <= self.used(), "take out the operation, or name it in a row"
 

@@ -55,7 +55,7 @@ async def services(services: Services) -> AsyncIterator[Services]:
     await allowing.outbox.close()
 
 
-@cites("Events: a hook made with POST /hooks is told of what happens")
+@cites("Events: a hook made with POST /hooks receives its events")
 async def test_a_hook_is_notified(api: Api, make: DataFactory, services: Services) -> None:
     admin, deliverer = await make.admin(), DeliveryWorker(services)
     async with WebhookReceiver() as receiver:

@@ -122,7 +122,7 @@ class TestWriteFile:
         people: dict[str, tables.User],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        """One wins and the other is told; writers of different files both win."""
+        """One wins and the other is rejected; writers of different files both win."""
         known, other = (await read(services, project, "ls-tree", "-r", "--name-only", "topic")).splitlines()[:2]
         prepare, both = file_commits._prepare, asyncio.Barrier(2)
         arrived: list[object] = []

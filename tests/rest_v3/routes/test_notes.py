@@ -225,7 +225,7 @@ class TestSystemNotes:
 
 
 class TestHiddenMentions:
-    """A mention in what the caller does not see: 404 by itself, left out of its page, and counted (docs/wire-facts.md 2 and 3)."""
+    """A mention in what the caller does not see: 404 alone, left out of its page, and counted (docs/wire-facts.md 2 and 3)."""
 
     async def test_are_not_found_and_make_a_page_short(self, api: Api, make: DataFactory) -> None:
         owner, outsider = await make.user("ada"), await make.user()

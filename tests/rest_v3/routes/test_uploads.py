@@ -282,7 +282,7 @@ class TestLimits:
 
 @contextmanager
 def files_of_at_most(size: int) -> Iterator[None]:
-    """What a full disk is, without one: no file of this process grows beyond so many bytes."""
+    """Simulates a full disk: no file of this process grows beyond this number of bytes."""
     old = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, old[1]))

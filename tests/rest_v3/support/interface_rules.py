@@ -116,13 +116,13 @@ INTERFACE_STATEMENTS: tuple[InterfaceStatement, ...] = (
         "Events",
         {
             "The service sends notifications to system hooks, whose receiving URL is set with POST /hooks or in the administration area.": (
-                "a hook made with POST /hooks is told of what happens",
-                "a hook made in the graph, where administrators work, is told of what happens",
+                "a hook made with POST /hooks receives its events",
+                "a hook made in the graph, where administrators work, receives its events",
             ),
             "A hook record carries the event-type switches push_events, tag_push_events, issues_events, merge_requests_events, "
             "note_events (booleans) and enable_ssl_verification (boolean).": (
                 "a hook's record carries the five switches and enable_ssl_verification",
-                "a hook hears of an event only where its switch is on",
+                "a hook receives an event only if its switch is on",
                 "enable_ssl_verification decides whether the certificate of a receiver must be good",
             ),
             "The hook test (GET /hooks/:id) returns a sample project-creation event with fields project_id, owner_email, owner_name, "

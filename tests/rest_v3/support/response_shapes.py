@@ -1,6 +1,6 @@
 """The closed shapes of v3's answers, and the check of every answer against them.
 
-A shape is a key set: a key too many fails as a missing one does. Types are spelled
+A shape is a key set: a key too many fails as a missing one does. Types are written
 
     "integer" "text" "boolean" "number" "time" "day" "any"     a leading "?" allows null
     "opened|closed"                                            one of some words

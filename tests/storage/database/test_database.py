@@ -57,7 +57,7 @@ class TestConnections:
         ):
             with pytest.raises(InvalidRequestError, match="this session is closed"):
                 await use()
-        # That of an operation is ended again by whoever made it.
+        # That of an operation is ended again by its creator.
         await session.__aexit__(None, None, None)
 
 
@@ -116,7 +116,7 @@ Use = Callable[[Database], Awaitable[None]]
 
 
 async def connections_since(url: str, moment: datetime) -> int:
-    """How many connections were opened after this time and are open, once the server has noticed those that are gone."""
+    """How many connections were opened after this time and are open, once the server has detected closed ones."""
     database = Database(url)
     others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     count = -1

@@ -39,7 +39,7 @@ async def reader_of(session: DatabaseSession) -> readers.SqliteReader:
 def interrupted_statements(
     monkeypatch: pytest.MonkeyPatch, reader: readers.SqliteReader, waits: int, cpu_seconds: float
 ) -> Iterator[readers.SqliteReader]:
-    """Makes statements exceed their time in the event loop at once, of which the system reports so many waits and seconds of CPU."""
+    """Makes statements exceed their time in the event loop at once, for which the system reports these waits and CPU seconds."""
     calls = count()
     with monkeypatch.context() as patch:
         patch.setattr(readers, "MAX_INLINE_SECONDS", 0.0)

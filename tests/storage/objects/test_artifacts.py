@@ -207,7 +207,7 @@ async def test_an_unreachable_bucket_is_a_connection_error(tmp_path: Path) -> No
 
 
 class TestSilentServer:
-    """A server that accepts connections and does not answer, as one whose disk hangs."""
+    """A server that accepts connections and does not answer, as one whose disk blocks."""
 
     async def test_requests_end(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(bucket_store, "STALL_SECONDS", 0.3)

@@ -104,7 +104,7 @@ class PostgresServer:
     def _connection(self, name: str) -> "asyncpg.Connection[Any]":
         if name not in self._connections:
             address = self._url_of(name).render_as_string(hide_password=False)
-            # Rows are deleted regardless of foreign keys. Set for each call, it would have the server plan the statements anew.
+            # Rows are deleted regardless of foreign keys. Set for each call, it would have the server plan the statements again.
             settings = {"session_replication_role": "replica"}
             self._connections[name] = self._run(asyncpg.connect(address, timeout=10, server_settings=settings))
         return self._connections[name]
@@ -332,7 +332,7 @@ FIRST_DATABASES: dict[str, Database] = {}
 
 
 def share_compiled_statements(database: Database) -> None:
-    """Lets it use the statements that the first of its kind has compiled: all tests have the same tables, and compiling them anew was
+    """Lets it use the statements that the first of its kind has compiled: all tests have the same tables, and compiling them again was
     a third of what an ordinary test took.
 
     They are kept by dialect, and an engine made as another one is has an equal dialect.

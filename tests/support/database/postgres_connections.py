@@ -102,7 +102,7 @@ class ReturnedConnection(asyncpg.Connection):
         return statement
 
     async def set_type_codec(self, typename: str, *, decoder: Callable[[str], Any], **settings: Any) -> None:
-        """Has the statements that are kept call the decoder of whoever has the connection now."""
+        """Has the statements that are kept call the decoder of the connection's current holder."""
         decoders = self._decoders
         if typename not in decoders:
             await super().set_type_codec(typename, decoder=lambda value: decoders[typename](value), **settings)

@@ -215,7 +215,7 @@ async def rehearse(address: str, token: str, **options: Any) -> ImportReport:
 def check_rehearsal(
     rehearsal: ImportReport, report: ImportReport, *, left_out: frozenset[str] = frozenset(), compares_left: bool = True
 ) -> None:
-    """The rehearsal counted what the first run then read, and named what it left behind, but for the kinds that it says it does not.
+    """The rehearsal counted what the first run then read, and named what it left behind, except the kinds that it reports as not counted.
 
     `compares_left` is false for a target in use, where names may be taken.
     """

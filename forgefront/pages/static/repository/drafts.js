@@ -11,8 +11,8 @@ const prefix = (page) => `${DRAFT_PREFIX}${page.viewer.username} ${location.path
 const beingSent = new Set();
 
 /**
- * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name` tells
- * the forms of a page apart. `send(act)` runs `act`, which sends the draft and shows the result: `read()` returns null meanwhile.
+ * The draft of a form: `read()`, `write(values)` and `remove()`. It is found again at the same address by the same person. `name`
+ * distinguishes the forms of a page. `send(act)` runs `act`, which sends the draft and shows the result: `read()` returns null meanwhile.
  */
 export function draft(page, name = "") {
   const key = name ? `${prefix(page)} ${name}` : prefix(page);

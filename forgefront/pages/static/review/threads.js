@@ -11,8 +11,8 @@ import { showSuggestions } from "./suggestions.js";
 
 /**
  * The threads of a merge request. `renew()` reads them all and returns their cards, oldest first; `byId(id)` is the card of one.
- * `read(operation, variables)` reads the merge request; `done()` is called after each change; `isNew(note)` tells which notes are marked
- * as new.
+ * `read(operation, variables)` reads the merge request; `done()` is called after each change; `isNew(note)` returns whether a note is
+ * marked as new.
  */
 export function threads(page, { read, done, isNew = () => false }) {
   const cards = new Map();

@@ -27,7 +27,7 @@ export function visit(page, about) {
 
 const NOTHING = JSON.stringify({ head: null, note: null });
 
-/** Tells whether a note of somebody else is newer than those of a visit. Nothing is new at the first visit. */
+/** Whether a note of another user is newer than those of a visit. Nothing is new at the first visit. */
 export const newerThan = (visit, viewer) => ({ databaseId, author }) =>
   Boolean(visit) && databaseId > (visit.noteDatabaseId ?? 0) && author.username !== viewer.username;
 

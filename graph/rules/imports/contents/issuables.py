@@ -100,8 +100,8 @@ async def _write_labels(context: Context, table: Any, items: Sequence[Item]) -> 
         return
     key = LABEL_FOREIGN_KEYS[table]
     await context.session.execute(labels.detach_all_of(key, [item.row_id or 0 for item in items]))
-    wanted = {(item.columns["project_id"], title) for item in items for title in item.extras["labels"]}
-    found = await _find_or_create_labels(context, wanted)
+    titles = {(item.columns["project_id"], title) for item in items for title in item.extras["labels"]}
+    found = await _find_or_create_labels(context, titles)
     rows = [
         {key.key: item.row_id, "label_id": found[item.columns["project_id"], title]} for item in items for title in item.extras["labels"]
     ]
@@ -109,13 +109,13 @@ async def _write_labels(context: Context, table: Any, items: Sequence[Item]) -> 
         await context.session.execute(insert(key.class_), rows)
 
 
-async def _find_or_create_labels(context: Context, wanted: set[tuple[int, str]]) -> dict[tuple[int, str], int]:
+async def _find_or_create_labels(context: Context, titles: set[tuple[int, str]]) -> dict[tuple[int, str], int]:
     """The ids of labels by (project, title), created if missing; they are locked against deletion."""
-    if not wanted:
+    if not titles:
         return {}
-    statement = labels.of_projects_for_key_share({key for key, _ in wanted}, {title for _, title in wanted})
+    statement = labels.of_projects_for_key_share({key for key, _ in titles}, {title for _, title in titles})
     found = {(label.project_id, label.title): label.id for label in await context.all(statement)}
-    if missing := sorted(wanted - found.keys()):
+    if missing := sorted(titles - found.keys()):
         rows = [{"project_id": key, "title": title, "color": DEFAULT_LABEL_COLOR} for key, title in missing]
         await context.session.execute(labels.insert_missing(context.services.database.dialect, rows))
         found |= {(label.project_id, label.title): label.id for label in await context.all(statement)}

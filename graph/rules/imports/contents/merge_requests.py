@@ -75,8 +75,8 @@ async def import_merge_requests(context: Context, import_id: int, items: Sequenc
 async def _read_branches(context: Context, import_id: int, items: Sequence[Mapping[str, Any]]) -> dict[str, _ReadBranch]:
     """What the repositories have of the items, by source id; those of projects that were not imported are absent."""
     async with context.read_only() as reader:
-        wanted = {str(each) for values in items for each in (values["project_id"], values.get("source_project_id")) if each is not None}
-        known = await reader.tuples(import_identities.of_source_ids(import_id, {ImportKind.PROJECT: wanted}))
+        source_ids = {str(each) for values in items for each in (values["project_id"], values.get("source_project_id")) if each is not None}
+        known = await reader.tuples(import_identities.of_source_ids(import_id, {ImportKind.PROJECT: source_ids}))
         project_ids = {source_id: row_id for _, source_id, row_id, _ in known}
         found = [(values, *_project_ids(values, project_ids)) for values in items]
         keys = {(source, _branch(values, "source_branch")) for values, _, source in found if source}
@@ -145,8 +145,10 @@ async def _read_project(context: Context, target: int, named: Iterable[tuple[str
             forks: dict[int, Path] = {}
             for fork in sorted({fork for _, fork, _ in named if fork is not None}):
                 forks[fork] = await stack.enter_async_context(repositories.use(fork))
-            wanted = {key: replace(hints, source=forks.get(fork) if fork is not None else None) for key, fork, hints in named}
-            parts = [dict(part) for start in range(MAX_CONCURRENT_READS) if (part := list(wanted.items())[start::MAX_CONCURRENT_READS])]
+            hints_by_key = {key: replace(hints, source=forks.get(fork) if fork is not None else None) for key, fork, hints in named}
+            parts = [
+                dict(part) for start in range(MAX_CONCURRENT_READS) if (part := list(hints_by_key.items())[start::MAX_CONCURRENT_READS])
+            ]
             found = await asyncio.gather(*(repositories.read(target, partial(_read_all, part)) for part in parts))
         if forks:
             await refs.publish_objects(context.services, target)
@@ -158,8 +160,8 @@ async def _read_project(context: Context, target: int, named: Iterable[tuple[str
         raise UnreadableRepository from error
 
 
-def _read_all(wanted: Mapping[str, BranchHints], repository: Repository) -> dict[str, _ReadBranch]:
-    return {key: _ReadBranch(hints, read_branch(repository, hints)) for key, hints in wanted.items()}
+def _read_all(hints_by_key: Mapping[str, BranchHints], repository: Repository) -> dict[str, _ReadBranch]:
+    return {key: _ReadBranch(hints, read_branch(repository, hints)) for key, hints in hints_by_key.items()}
 
 
 # The transaction
@@ -261,7 +263,7 @@ async def _write_related(batch: Batch, branches: Mapping[str, _ReadBranch]) -> N
     messages = [(_as_row(item), branches[item.key].found.messages) for item in items if item.key in branches]
     await issue_closing.record_closings(context, messages)
     existing = [item for item in items if item.columns["commit_count"] is not None]
-    await refs.put_merge_request_heads(
+    await refs.upsert_merge_request_heads(
         context, {(item.columns["project_id"], item.columns["iid"]): item.columns["head_oid"] for item in existing}
     )
 

@@ -64,9 +64,9 @@ async def resolve(context: Context, references: Iterable[tuple[int, NoteReferenc
 
     An issue or merge request that does not exist yet has its number as key, so that only those who may see its project see the note.
     """
-    wanted = set(references)
-    paths = await mentions.load_project_ids(context, {each.project for _, each in wanted if each.project is not None})
-    owners = {key: key[0] if key[1].project is None else paths.get(key[1].project) for key in wanted}
+    distinct = set(references)
+    paths = await mentions.load_project_ids(context, {each.project for _, each in distinct if each.project is not None})
+    owners = {key: key[0] if key[1].project is None else paths.get(key[1].project) for key in distinct}
     existing: dict[tuple[str, int, int], int] = {}
     for kind in MENTIONABLE_KINDS:
         numbers: dict[int, set[int]] = {}

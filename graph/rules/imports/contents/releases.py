@@ -11,8 +11,8 @@ from storage.tables import ImportKind
 
 
 async def _prepare(batch: Batch) -> None:
-    wanted = {(item.columns["project_id"], TAGS + item.columns["tag"]) for item in batch.open_items}
-    found = await refs.current_of_projects(batch.context, wanted)
+    names = {(item.columns["project_id"], TAGS + item.columns["tag"]) for item in batch.open_items}
+    found = await refs.current_of_projects(batch.context, names)
     for item in batch.open_items:
         if (item.columns["project_id"], TAGS + item.columns["tag"]) not in found:
             item.skip(UnknownReference("tagName", "is not a tag of the project"))

@@ -29,7 +29,7 @@ export async function open(page) {
   ]);
 }
 
-/** `id` tells the fields of several forms apart. */
+/** `id` distinguishes the fields of several forms. */
 const fieldsOf = ({ name = "", color = COLOR, description = "" }, id) => [
   field("name", "Name", { required: true, maxlength: 255, value: name, id: `name-${id}`, autocomplete: "off", hint: "Without &, ? and commas." }),
   field("color", "Color", { type: "color", value: color.toLowerCase(), id: `color-${id}` }),

@@ -39,7 +39,7 @@ export async function open(page) {
     return number === newest ? answer : null;
   }
 
-  /** Applies other filters without leaving the page, as a step that the browser can take back. */
+  /** Applies other filters without leaving the page, as an entry of the browser's history. */
   async function change(changes) {
     const href = filters.addressOf(chosen, kind, changes);
     if (href === `${location.pathname}${location.search}`) return;
