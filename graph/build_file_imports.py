@@ -6,7 +6,6 @@ This is not an operation of the schema, because files are streamed. The rules ar
 import asyncio
 import hashlib
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
-from datetime import datetime
 
 from graph.context import Context, Services
 from graph.errors import LimitExceeded, TooLarge
@@ -59,13 +58,11 @@ class BuildFileImports:
 
     async def write_trace(self, import_id: int, build_id: str, content: AsyncIterable[bytes]) -> ItemResult:
         """Writes a trace that may be too long for memory; it is cut where it is longer than a trace may be."""
-        return await self._stream(import_id, ImportKind.TRACE, build_id, self._cut_stream(content), None, None)
+        return await self._stream(import_id, ImportKind.TRACE, build_id, self._cut_stream(content), None)
 
-    async def write_artifact(
-        self, import_id: int, build_id: str, filename: str, content: AsyncIterable[bytes], created_at: datetime | None = None
-    ) -> ItemResult:
-        """Writes the artifact of a build; one that is too large is skipped. `created_at` is by default when the build finished."""
-        return await self._stream(import_id, ImportKind.ARTIFACT, build_id, content, sanitize_filename(filename), created_at)
+    async def write_artifact(self, import_id: int, build_id: str, filename: str, content: AsyncIterable[bytes]) -> ItemResult:
+        """Writes the artifact of a build; one that is too large is skipped."""
+        return await self._stream(import_id, ImportKind.ARTIFACT, build_id, content, sanitize_filename(filename))
 
     async def _stream(
         self,
@@ -74,7 +71,6 @@ class BuildFileImports:
         build_id: str,
         content: AsyncIterable[bytes],
         filename: str | None,
-        created_at: datetime | None,
     ) -> ItemResult:
         key, content_hash = new_key(), hashlib.sha256()
 
@@ -96,7 +92,7 @@ class BuildFileImports:
             await self._services.objects.delete(key)
             await self._write(import_id, kind, [])
             return ItemResult(build_id, unchanged[build_id], ImportOutcome.UNCHANGED, [])
-        (result,) = await self._write(import_id, kind, [BuildFile(build_id, digest, key, size, filename, created_at)])
+        (result,) = await self._write(import_id, kind, [BuildFile(build_id, digest, key, size, filename)])
         return result
 
     async def _write(self, import_id: int, kind: ImportKind, files: Sequence[BuildFile]) -> list[ItemResult]:

@@ -33,6 +33,7 @@ NEW_KEY_FILE = "secret.key.new"
 KEY_BYTES = 32
 MAC_BYTES = 32
 """The length of the HMAC-SHA256 at the end of a ciphertext."""
+MAX_CONCURRENT_HASHES = 2
 
 MAX_WAITING_PASSWORDS = 20
 """Passwords that may be verified or wait for it, which takes about a second. Anybody may send more than can be verified."""
@@ -55,14 +56,14 @@ class PasswordsBusy(Exception):
 class Passwords:
     """Hashes and verifies passwords with argon2id (RFC 9106, its low-memory parameters unless others are given).
 
-    One hash takes about 90 ms and 64 MiB, so at most `max_concurrent` run at once, in their own threads; the others are
+    One hash takes about 90 ms and 64 MiB, so at most MAX_CONCURRENT_HASHES run at once, in their own threads; the others are
     queued without blocking the event loop. More than MAX_WAITING_PASSWORDS are not verified: all callers would wait until their
     time limits, and nobody could sign in while somebody tries passwords.
     """
 
-    def __init__(self, hasher: PasswordHasher | None = None, *, max_concurrent: int = 2) -> None:
+    def __init__(self, hasher: PasswordHasher | None = None) -> None:
         self._hasher = hasher or PasswordHasher()
-        self._threads = ThreadPoolExecutor(max_concurrent, thread_name_prefix="passwords")
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_HASHES, thread_name_prefix="passwords")
         self._verifying = 0
         self._dummy = self._make_dummy_hash()
 

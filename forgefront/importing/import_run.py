@@ -91,12 +91,10 @@ class CollectionReader:
         map_entity: Callable[[SourceEntity], Item | None],
         *,
         params: dict[str, Any] | None = None,
-        state: "CollectionState | None" = None,
     ) -> AsyncIterator[tuple[str, Item]]:
         """The items of a collection, each with its path. Those that cannot be read or mapped are recorded; `map_entity` returns None to
         leave one out."""
-        state = state or CollectionState()
-        async for entity in self.read(kind, path, params=params, state=state):
+        async for entity in self.read(kind, path, params=params, state=CollectionState()):
             where = f"{path}/{entity.id or entity.text('name', 'key', 'title') or '?'}"
             try:
                 item = map_entity(entity)

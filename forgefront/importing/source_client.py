@@ -148,13 +148,13 @@ class SourceClient:
                     raise SourceTooLarge(path, f"the file is larger than {max_bytes:,} bytes")
                 yield block
 
-    async def pages(self, path: str, params: Params | None = None, *, first_page: int = 1) -> AsyncGenerator[SourcePage, None]:
+    async def pages(self, path: str, params: Params | None = None) -> AsyncGenerator[SourcePage, None]:
         """The pages of a collection, by `Link`, `X-Next-Page`, or number. Raises SourceError.
 
         Without headers, pages are requested by number until one is short. A page that was there before ends with SourceMalformed, unless
         the instance sends no headers: it then has answered the whole list to each number.
         """
-        number, digests, link = first_page, set[bytes](), None
+        number, digests, link = 1, set[bytes](), None
         for _ in range(MAX_PAGES):
             query = {**(params or {}), "page": number, "per_page": PAGE_SIZE}
             async with self._request(link or path, None if link else query) as response:
@@ -215,9 +215,9 @@ class SourceClient:
         for entry in reversed(collected):
             yield entry
 
-    async def read_all(self, path: str, params: Params | None = None) -> AsyncGenerator[dict[str, Any], None]:
+    async def read_all(self, path: str) -> AsyncGenerator[dict[str, Any], None]:
         """The entries of a collection, one by one. Raises SourceError."""
-        async for page in self.pages(path, params):
+        async for page in self.pages(path):
             for entry in page.entries:
                 yield entry
 

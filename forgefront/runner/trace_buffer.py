@@ -5,13 +5,13 @@ import base64
 import codecs
 from collections.abc import Iterable
 
+from graph.rules.builds.partial_secrets import MIN_SECRET_LENGTH, overlap_length
+
 MAX_BUFFERED_CHARACTERS = 2**20
 """Characters that wait to be sent; a program that prints more is blocked."""
 MAX_CHARACTERS_PER_CALL = 2**17
 """Characters in one call. In JSON they may take six times as many bytes, and a call has at most 1 MiB."""
 MASK = "[MASKED]"
-MIN_SECRET_LENGTH = 8
-"""Minimum length of masked values; masking shorter ones would garble the output and reveal them."""
 
 
 class TraceBuffer:
@@ -112,15 +112,4 @@ class TraceBuffer:
 
     def _partial_secret_length(self, text: str) -> int:
         """The number of characters at the end that may be the start of a secret."""
-        return max((_overlap_length(text, secret) for secret in self._secrets), default=0)
-
-
-def _overlap_length(text: str, secret: str) -> int:
-    """The length of the longest end of the text that is the start of the secret, but not all of it."""
-    head = secret[:MIN_SECRET_LENGTH]
-    start = text.find(head, max(0, len(text) - len(secret) + 1))
-    while start >= 0:
-        if secret.startswith(text[start:]):
-            return len(text) - start
-        start = text.find(head, start + 1)
-    return next((length for length in range(len(head) - 1, 0, -1) if text.endswith(head[:length])), 0)
+        return max((overlap_length(text, secret) for secret in self._secrets), default=0)

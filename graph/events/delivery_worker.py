@@ -112,7 +112,6 @@ class DeliveryWorker:
         services: Services,
         *,
         jitter: Callable[[float, float], float] = random.uniform,
-        lease: timedelta | None = None,
         on_attempt: Callable[[str], None] | None = None,
     ) -> None:
         self._services = services
@@ -120,7 +119,6 @@ class DeliveryWorker:
         self._database = services.database
         self._clock = services.clock
         self._jitter = jitter
-        self._lease = LEASE if lease is None else lease
         self._on_attempt = on_attempt
         self._name = f"{socket.gethostname()[:32]}:{os.getpid()}:{secrets.token_hex(4)}"
         self._running: dict[asyncio.Task[None], DeliveryJob] = {}
@@ -226,7 +224,7 @@ class DeliveryWorker:
         if not ids:
             return []
         self._has_claimed = True
-        claimed = (await session.execute(deliveries.claim(ids, self._name, moment + self._lease, moment))).scalars().all()
+        claimed = (await session.execute(deliveries.claim(ids, self._name, moment + LEASE, moment))).scalars().all()
         rows = (await session.execute(events.of_deliveries(list(claimed)))).all() if claimed else []
         return [DeliveryJob(delivery, hook, event, origin_of(hook)) for delivery, hook, event in rows]
 

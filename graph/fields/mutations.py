@@ -19,6 +19,7 @@ from graph.errors import Code, Conflict, NotFound, UserError, UserErrors
 from graph.fields.entities import ENTITIES, global_id
 from graph.fields.metadata import facts
 from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
+from graph.rules.validation import to_camel_case
 from storage.database.engine import is_lock_conflict, is_unique_violation
 from storage.database.writers import ConcurrentChange
 
@@ -144,15 +145,10 @@ def _make_payload_type(name: str, entities: list[tuple[str, Any, str]]) -> Any:
     }
     members = {key: field for key, (_, field) in fields.items()}
     payload_class = type(title, (), {**members, "__annotations__": {key: kind for key, (kind, _) in fields.items()}})
-    return strawberry.type(payload_class, name=title, description=f"Payload of `{_to_camel_case(name)}`.")
+    return strawberry.type(payload_class, name=title, description=f"Payload of `{to_camel_case(name)}`.")
 
 
 def _make_error_payload(payload: Any, entities: tuple[str | None, ...], error: UserError) -> Any:
     errors = error.errors if isinstance(error, UserErrors) else [error]
     entries = [UserErrorEntry(field=each.field, message=each.message, value=each.value, code=each.code) for each in errors]
     return payload(**{entity: None for entity in entities if entity}, user_errors=entries)
-
-
-def _to_camel_case(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(part.capitalize() for part in rest)

@@ -1,6 +1,6 @@
 """The runs of the background jobs of this process: when each ran, and the message of its last failure. Administrators see them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -42,8 +42,7 @@ class JobRecord:
 class JobMonitor:
     """Records the runs of jobs by their names."""
 
-    def __init__(self, clock: Callable[[], datetime] = now) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._records: dict[str, JobRecord] = {}
 
     def list_jobs(self) -> list[JobRecord]:
@@ -53,7 +52,7 @@ class JobMonitor:
     @contextmanager
     def record_run(self, name: str, interval_seconds: float | None = None) -> Iterator[None]:
         """Records the block as a run of the job. An exception is recorded and raised again; a cancellation is no failure."""
-        moment = self._clock()
+        moment = now()
         record = self._records.setdefault(name, JobRecord(name, interval_seconds, JobState.RUNNING, moment))
         record.state, record.started_at = JobState.RUNNING, moment
         record.run_count += 1
@@ -62,9 +61,9 @@ class JobMonitor:
         except Exception as error:
             record.state = JobState.FAILED
             record.failure_count += 1
-            record.last_error, record.last_failed_at = describe_error(error), self._clock()
+            record.last_error, record.last_failed_at = describe_error(error), now()
             raise
         else:
             record.state = JobState.WAITING if interval_seconds is not None else JobState.FINISHED
         finally:
-            record.finished_at = self._clock()
+            record.finished_at = now()

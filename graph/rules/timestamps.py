@@ -1,5 +1,6 @@
-"""When rows were last changed."""
+"""Timestamps of rows, and the time between two of them."""
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy.inspection import inspect
@@ -15,3 +16,8 @@ def touch_if_changed(context: Context, row: Any) -> None:
     """
     if any(attribute.history.has_changes() for attribute in inspect(row).attrs):
         row.updated_at = context.now()
+
+
+def seconds_between(start: datetime | None, end: datetime | None) -> float | None:
+    """Seconds between two timestamps, None without one of them; never negative, even if a clock was set back."""
+    return None if start is None or end is None else max((end - start).total_seconds(), 0.0)

@@ -1,6 +1,7 @@
 // Buttons that remove something, and the dialog that asks before.
 
 import { h } from "./dom.js";
+import { showError } from "./errors.js";
 
 /**
  * A button that removes something after a question. `act` throws what the service refuses. `label` is for screen readers where several
@@ -14,9 +15,7 @@ export function removal(page, { word = "Remove", label, title, text, act, typed 
     try {
       await act();
     } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
+      showError(wrong, error);
     }
   };
   return [h("button.danger", { type: "button", "aria-label": label, onclick: remove }, word), wrong];

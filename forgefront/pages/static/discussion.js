@@ -1,6 +1,7 @@
 // Discussions: the list of notes, the form for a new one, and buttons that run a mutation and show its error.
 
 import { h } from "./dom.js";
+import { showError } from "./errors.js";
 import { more } from "./parts.js";
 import { focusAgain } from "./renewing.js";
 import { draft, keepTyped, restore } from "./repository/drafts.js";
@@ -92,9 +93,7 @@ async function attempt(wrong, controls, act) {
   try {
     await act();
   } catch (error) {
-    if (error.name === "AbortError") return;
-    wrong.textContent = error.message;
-    wrong.hidden = false;
+    showError(wrong, error);
   } finally {
     for (const each of controls) each.disabled = false;
     focusAgain(active);

@@ -61,7 +61,7 @@ export const person = (who, name = who?.name ?? "unknown") =>
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 const UNITS = [["year", 31_536_000], ["month", 2_592_000], ["week", 604_800], ["day", 86_400], ["hour", 3600], ["minute", 60]];
 
-export function relative(then, now = Date.now()) {
+function relative(then, now = Date.now()) {
   const seconds = (then - now) / 1000;
   const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? [];
   return unit ? RELATIVE.format(Math.trunc(seconds / size), unit) : "just now";

@@ -34,7 +34,7 @@ NO_CLIENT = "(no User-Agent)"
 class ComparisonWorker:
     """Reads are compared some at a time; a replayed write waits for all before it, and all after it wait for the write."""
 
-    def __init__(self, settings: ShadowSettings, *, restarts: int = 0, client: ShadowClient | None = None) -> None:
+    def __init__(self, settings: ShadowSettings, *, restarts: int = 0) -> None:
         self._settings = settings
         self._rules = ComparisonRules.read(settings.rules, settings.ignored, replays_writes=settings.replays_writes)
         self._ids: IdMap | None = None
@@ -42,7 +42,7 @@ class ComparisonWorker:
             self._ids = IdMap(self._rules, is_switched=settings.is_switched)
             self._ids.read(settings.ids.splitlines())
         self._comparison = AnswerComparison(settings, self._rules, self._ids)
-        self._client = client or ShadowClient(settings)
+        self._client = ShadowClient(settings)
         self._routes = RouteNames()
         self._slots = asyncio.Semaphore(settings.copies_at_once)
         self._tasks: set[asyncio.Task[None]] = set()

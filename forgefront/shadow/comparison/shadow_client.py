@@ -40,11 +40,10 @@ class NoShadowAnswerError(Exception):
 class ShadowClient:
     """Keeps nothing of an answer: no cookies, no redirects, no connection with the name of a user."""
 
-    def __init__(self, settings: ShadowSettings, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+    def __init__(self, settings: ShadowSettings) -> None:
         self._settings = settings
         self._address = settings.secondary
         self._client = httpx.AsyncClient(
-            transport=transport,
             limits=httpx.Limits(max_connections=settings.copies_at_once, max_keepalive_connections=settings.copies_at_once),
             follow_redirects=False,
             trust_env=False,

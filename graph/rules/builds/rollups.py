@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
+from graph.rules.timestamps import seconds_between
 from storage.tables import CheckStatus
 
 
@@ -110,7 +111,7 @@ class CheckRollup(Generic[C]):
     @property
     def queued_seconds(self) -> float | None:
         """Seconds from the creation of the first check to the first start."""
-        return _seconds(min((check.created_at for check in self.checks), default=None), self.started_at)
+        return seconds_between(min((check.created_at for check in self.checks), default=None), self.started_at)
 
 
 def state_of(checks: Iterable[tuple[CheckStatus, bool]]) -> RollupState:
@@ -150,8 +151,3 @@ def _union_seconds(spans: Iterable[tuple[datetime, datetime]]) -> float:
         if end > begin:
             covered, reached = covered + (end - begin), end
     return covered.total_seconds()
-
-
-def _seconds(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds between two timestamps; never negative, even if a clock was set back."""
-    return None if start is None or end is None else max((end - start).total_seconds(), 0.0)

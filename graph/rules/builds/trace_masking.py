@@ -15,6 +15,7 @@ from urllib.parse import quote
 import structlog
 
 from graph.context import Context
+from graph.rules.builds.partial_secrets import MIN_SECRET_LENGTH, overlap_length
 from graph.rules.builds.stored_objects import erase_on_rollback
 from graph.rules.builds.variables import load_build_variables
 from storage import tables
@@ -22,8 +23,6 @@ from storage.objects.object_store import new_key
 from storage.secrets import UndecryptableToken
 
 MASK = b"*"
-MIN_SECRET_LENGTH = 8
-"""Characters. Masking shorter values would garble the trace, and the masks would reveal the values."""
 MAX_INLINE_WORK = 2**24
 """Bytes to search, times the strings to search for, above which a thread does it."""
 MIN_PARTIAL_LENGTH = 4
@@ -101,22 +100,7 @@ class SecretMasker:
 
     def _partial_match_length(self, buffer: bytes) -> int:
         """Length of the longest suffix of the bytes that is the beginning of a secret."""
-        return max((_overlap_length(buffer, needle) for needle in self._needles), default=0)
-
-
-def _overlap_length(buffer: bytes, needle: bytes) -> int:
-    """Length of the longest suffix of the buffer that is a proper prefix of the needle.
-
-    >>> _overlap_length(b"xabcabcd", b"abcdefgh"), _overlap_length(b"xabcdefg", b"abcdefghi"), _overlap_length(b"x", b"abcdefgh")
-    (4, 7, 0)
-    """
-    head = needle[:MIN_SECRET_LENGTH]
-    start = buffer.find(head, max(0, len(buffer) - len(needle) + 1))
-    while start >= 0:
-        if needle.startswith(buffer[start:]):
-            return len(buffer) - start
-        start = buffer.find(head, start + 1)
-    return next((length for length in range(len(head) - 1, 0, -1) if buffer.endswith(head[:length])), 0)
+        return max((overlap_length(buffer, needle) for needle in self._needles), default=0)
 
 
 def _lines(secret: str) -> set[bytes]:

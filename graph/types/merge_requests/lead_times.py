@@ -9,6 +9,7 @@ import strawberry
 from graph.context import Context, Info
 from graph.rules.builds import rollup_history
 from graph.rules.permissions.policy import Action, can
+from graph.rules.timestamps import seconds_between
 from storage import tables
 from storage.tables.merge_requests.lead_times import FIRST_TIMES
 
@@ -29,26 +30,21 @@ async def _load_first_times(context: Context, row: tables.MergeRequest) -> Mappi
     return await context.loader("first commits and answers", fetch).get(row.id) or {}
 
 
-def _seconds_between(start: datetime | None, end: datetime | None) -> float | None:
-    """Seconds between two timestamps; never negative, even if a clock was set back."""
-    return None if start is None or end is None else max((end - start).total_seconds(), 0.0)
-
-
 @strawberry.type(description="Durations of the phases of a merge request in seconds; null if the phase has not finished.")
 class LeadTime:
     @strawberry.field(description="From the author date of the first commit to the creation of the merge request.")
     async def first_commit_to_open(self, info: Info) -> float | None:
         row = _as_row(self)
-        return _seconds_between((await _load_first_times(info.context, row)).get(False), row.created_at)
+        return seconds_between((await _load_first_times(info.context, row)).get(False), row.created_at)
 
     @strawberry.field(description="From the creation to the first note of a user other than the author.")
     async def open_to_first_response(self, info: Info) -> float | None:
         row = _as_row(self)
-        return _seconds_between(row.created_at, (await _load_first_times(info.context, row)).get(True))
+        return seconds_between(row.created_at, (await _load_first_times(info.context, row)).get(True))
 
     @strawberry.field(description="From the creation to the merge.")
     def open_to_merge(self) -> float | None:
-        return _seconds_between(_as_row(self).created_at, _as_row(self).merged_at)
+        return seconds_between(_as_row(self).created_at, _as_row(self).merged_at)
 
     @strawberry.field(
         description="From the merge to the first success of the checks of the merge commit; 0 if they had succeeded before. Null also if"
@@ -59,12 +55,12 @@ class LeadTime:
         if row.merged_at is None or row.merge_commit_oid is None or not await can(context, Action.READ_CHECKS, row):
             return None
         runs = await rollup_history.load_runs(context, (row.project_id, row.merge_commit_oid))
-        return _seconds_between(row.merged_at, rollup_history.find_green_since(runs, row.merged_at))
+        return seconds_between(row.merged_at, rollup_history.find_green_since(runs, row.merged_at))
 
     @strawberry.field(description="From the author date of the first commit to the merge.")
     async def total(self, info: Info) -> float | None:
         row = _as_row(self)
-        return _seconds_between((await _load_first_times(info.context, row)).get(False), row.merged_at)
+        return seconds_between((await _load_first_times(info.context, row)).get(False), row.merged_at)
 
 
 @strawberry.type

@@ -60,8 +60,8 @@ class TestBuildFiles:
         notice = b"\n[The trace is longer than 100 bytes; the rest was not imported.]\n"
         assert shown == [b"other", b"x" * 100 + notice, b"y" * 60 + b"z" * 40 + notice]
 
-        async def artifact(build_id: str, content: bytes, **settings: Any) -> Any:
-            return await files.write_artifact(running.id, build_id, "dir/out.zip", stream(content), **settings)
+        async def artifact(build_id: str, content: bytes) -> Any:
+            return await files.write_artifact(running.id, build_id, "dir/out.zip", stream(content))
 
         assert outcomes([await artifact("10", b"PK1"), await artifact("10", b"PK1"), await artifact("10", b"PK2")]) == [
             ("created", []), ("unchanged", []), ("updated", []),

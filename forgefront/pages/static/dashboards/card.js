@@ -2,6 +2,7 @@
 
 import { base } from "../address.js";
 import { h, replace } from "../dom.js";
+import { showError } from "../errors.js";
 import * as graph from "../graph.js";
 import { save } from "../project/downloads.js";
 
@@ -84,7 +85,7 @@ function csv(page, operation, variables, list) {
       await save(page, href, `${operation}.csv`);
       page.say("The file is saved.");
     } catch (error) {
-      if (error.name !== "AbortError") [wrong.textContent, wrong.hidden] = [error.message, false];
+      showError(wrong, error);
     }
   } }, "CSV"), wrong];
 }

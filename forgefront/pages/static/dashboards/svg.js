@@ -14,7 +14,7 @@ const MAX_MARKERS = 40;
 let patterns = 0;
 
 /** A chart that fills its container: `draw(width)` returns its SVG element, again whenever the width changes. */
-export function fitted(draw) {
+function fitted(draw) {
   const box = h("div.plot");
   let shown = 0;
   new ResizeObserver(([{ contentRect: { width } }]) => {

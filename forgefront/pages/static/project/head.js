@@ -2,6 +2,7 @@
 
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
+import { showError } from "../errors.js";
 import * as graph from "../graph.js";
 import { copyButton, icon } from "../parts.js";
 import { hasSettings } from "../settings/sections.js";
@@ -43,9 +44,7 @@ function star(page, { fullPath: path, starCount, viewerHasStarred }) {
       ({ starCount, viewerHasStarred } = project);
       show();
     } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
+      showError(wrong, error);
     }
   }
   show();

@@ -1,6 +1,7 @@
 // The changed lines of one file, in one column or side by side, with syntax colours and more context on request.
 
 import { h, replace } from "../dom.js";
+import { showError } from "../errors.js";
 import { orderWarning } from "../repository/lines.js";
 import { colours } from "../repository/syntax.js";
 import { keepTyping, moveByKeys } from "./line_threads.js";
@@ -91,9 +92,7 @@ export function changedFile(entry, { read, threads = null }) {
         draw();
         (element.querySelectorAll(".expand")[at] ?? element.querySelector(".diff-lines")).focus({ preventScroll: true });
       } catch (error) {
-        if (error.name === "AbortError") return;
-        wrong.textContent = error.message;
-        wrong.hidden = false;
+        showError(wrong, error);
       }
     };
     const few = to !== null && to - from < EXPAND_LINES;

@@ -2,6 +2,7 @@
 
 import { counted } from "../diff.js";
 import { h, replace } from "../dom.js";
+import { showError } from "../errors.js";
 import * as graph from "../graph.js";
 import { changedFile } from "./changed_file.js";
 import { unresolvedOnly } from "./threads.js";
@@ -97,8 +98,7 @@ function file(entry, at, { readFile, change, threads, done, open }) {
       if (error.name === "AbortError") return;
       box.checked = !value;
       element.open = true;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
+      showError(wrong, error);
     }
   }
   summary.addEventListener("keydown", (event) => {
@@ -161,6 +161,3 @@ export const fileReader = (page, path, ref) => async (file) => {
   const blob = (await graph.ask("repository/file_text", "FileText", { path, ref, file }, { signal: page.signal })).project?.blob;
   return blob?.truncated ? null : blob?.text ?? null;
 };
-
-/** Empties an element for an error. */
-export const failedIn = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));

@@ -64,7 +64,7 @@ export function pairs(lines) {
 }
 
 /** The ranges that differ in each of two texts; null if they have little in common, so that marks would not help. */
-export function changedWords(one, other) {
+function changedWords(one, other) {
   const [left, right] = [one.match(TOKEN) ?? [], other.match(TOKEN) ?? []];
   let start = 0;
   while (start < left.length && left[start] === right[start]) start++;

@@ -4,11 +4,12 @@ import { address } from "../address.js";
 import { counted } from "../diff.js";
 import { answer, discussion } from "../discussion.js";
 import { h, replace } from "../dom.js";
+import { replaceByError } from "../errors.js";
 import { markdown } from "../markdown.js";
 import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
 import { projectCrumbs } from "../project/crumbs.js";
 import { keepFocus, renewal, renewSlowly, watch } from "../renewing.js";
-import { changes, failedIn, fileReader } from "../review/changes.js";
+import { changes, fileReader } from "../review/changes.js";
 import { lineThreads } from "../review/line_threads.js";
 import { mergeBox } from "../review/merge_box.js";
 import { threads, unresolvedOnly } from "../review/threads.js";
@@ -160,7 +161,7 @@ function showDiscussion({ page, about, read, act, body, request, soon }) {
     }, withLine, showNotes);
     replace(said, unresolvedOnly(said), conversation.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => conversation.renew({ isWhole: true }), { page }) : null);
     await goToNote(conversation);
-  })().catch(failedIn(said));
+  })().catch(replaceByError(said));
   return {
     ready,
     async renew(now) {
@@ -191,7 +192,7 @@ function showCommits({ read, body, request }) {
       return next.pageInfo;
     }) : null));
   }
-  return { ready: show(request).catch(failedIn(body)), renew: async (now, before) => now.headCommit?.oid === before.headCommit?.oid || show(now) };
+  return { ready: show(request).catch(replaceByError(body)), renew: async (now, before) => now.headCommit?.oid === before.headCommit?.oid || show(now) };
 }
 
 function showBuilds({ body, request }) {
@@ -216,7 +217,7 @@ function showChanges({ page, about, read, act, body, request }) {
   const record = visit(page, about);
   /** The number of the newest reading: an earlier one that ends later is not shown. */
   let newest = 0;
-  const choice = sinceChoice(page, () => show().catch(failedIn(files)));
+  const choice = sinceChoice(page, () => show().catch(replaceByError(files)));
   const started = threads(page, { read, done: () => showThreads() });
   const showThreads = async () => onLines?.place(await started.renew());
   const start = async ({ newPath }, { before, after }, text) => {
@@ -247,13 +248,13 @@ function showChanges({ page, about, read, act, body, request }) {
   replace(body, h("h2.unseen", null, "Changes"), fresh, choice.element, files, h("div.review-end", null, box));
   showBox(request);
   return {
-    ready: show().catch(failedIn(files)),
+    ready: show().catch(replaceByError(files)),
     // Somebody who reads the lines is not interrupted: only threads appear.
     async renew(now) {
       showBox(now);
       await showThreads();
       if (now.headCommit?.oid !== head && !fresh.childElementCount)
-        replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(failedIn(files)) }, "Show them")));
+        replace(fresh, h("p.draft-note", { role: "status" }, "There are new commits. ", h("button", { type: "button", onclick: () => show().catch(replaceByError(files)) }, "Show them")));
     },
   };
 }

@@ -3,6 +3,7 @@
 import { accessTokens } from "../access_tokens.js";
 import { address, outside } from "../address.js";
 import { h, replace } from "../dom.js";
+import { replaceByError } from "../errors.js";
 import { ago, avatar, more, section } from "../parts.js";
 import { activityRow, buildRow, rows } from "../rows.js";
 import * as filters from "../work/filters.js";
@@ -81,7 +82,7 @@ function linkMaker(page, user) {
           h("p.hint", null, `It signs in once, until ${new Date(link.expiresAt).toLocaleString()}. It is shown only now, and replaces earlier links.`)));
       field.focus();
     } catch (error) {
-      if (error.name !== "AbortError") replace(shown, h("p.wrong", { role: "alert" }, error.message));
+      replaceByError(shown)(error);
     } finally {
       event.target.disabled = false;
     }

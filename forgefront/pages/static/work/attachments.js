@@ -2,6 +2,7 @@
 
 import { base } from "../address.js";
 import { h } from "../dom.js";
+import { showError } from "../errors.js";
 import * as session from "../session.js";
 
 /**
@@ -32,9 +33,7 @@ export function attaching(page, field, wrong) {
       for (const file of files) insert(field, await upload(page, path, file));
       page.say(files.length === 1 ? "The file is attached." : "The files are attached.");
     } catch (error) {
-      if (error.name === "AbortError") return;
-      wrong.textContent = error.message;
-      wrong.hidden = false;
+      showError(wrong, error);
     } finally {
       button.ariaBusy = "false";
     }

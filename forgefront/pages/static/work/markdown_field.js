@@ -1,6 +1,7 @@
 // A field for Markdown, with a preview as the service renders it.
 
 import { h, replace } from "../dom.js";
+import { replaceByError } from "../errors.js";
 import { field } from "../forms.js";
 import * as graph from "../graph.js";
 import { markdown } from "../markdown.js";
@@ -28,7 +29,7 @@ export function markdownField(page, path, name, word, properties) {
       const { project } = await graph.ask("work/edit", "Preview", { path, text: text.value }, { signal: page.signal });
       replace(shown, project?.markdownHtml ? markdown(project.markdownHtml) : h("p.quiet", null, "Nothing to preview."));
     } catch (error) {
-      if (error.name !== "AbortError") replace(shown, h("p.wrong", { role: "alert" }, error.message));
+      replaceByError(shown)(error);
     }
   }
 

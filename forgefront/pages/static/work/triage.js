@@ -1,6 +1,7 @@
 // Labels, milestone and assignee of an issue or a merge request: the fields, and the form that changes them where they are shown.
 
 import { h, replace } from "../dom.js";
+import { replaceByError } from "../errors.js";
 import { check, field, form } from "../forms.js";
 import * as graph from "../graph.js";
 import { label } from "../rows.js";
@@ -72,7 +73,7 @@ export function triage(page, { path, iid, operation, record, done }) {
       replace(slot, h("div.card.settings", null, fields));
       fields.querySelector("input, select")?.focus({ preventScroll: true });
     } catch (error) {
-      if (error.name !== "AbortError") replace(slot, h("p.wrong", { role: "alert" }, error.message));
+      replaceByError(slot)(error);
     }
   }
   return element;

@@ -6,7 +6,6 @@ The objects are written before the transaction that inserts their rows (graph/ru
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import delete, select
@@ -33,7 +32,6 @@ class BuildFile:
     key: str
     size: int
     filename: str | None = None
-    created_at: datetime | None = None
 
 
 FILE_TABLES: dict[ImportKind, type[Row]] = {ImportKind.TRACE: tables.TracePart, ImportKind.ARTIFACT: tables.Artifact}
@@ -112,7 +110,7 @@ async def _replace_rows(context: Context, kind: ImportKind, written: Collection[
             build.trace_size, build.sealed_trace_end = file.size, None
             columns["start"] = 0
         else:
-            created_at = file.created_at or build.finished_at or context.now()
+            created_at = build.finished_at or context.now()
             columns |= {"project_id": build.project_id, "filename": file.filename, "created_at": created_at}
         rows.append(columns)
     await context.session.flush()

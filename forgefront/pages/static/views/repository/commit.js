@@ -3,6 +3,7 @@
 import { address, outside } from "../../address.js";
 import { answer, discussion } from "../../discussion.js";
 import { h, replace } from "../../dom.js";
+import { replaceByError } from "../../errors.js";
 import { errorIn } from "../../graph.js";
 import { markdown } from "../../markdown.js";
 import { ago, badge, code, icon, lasted, more, person, prose, section, symbol, wordOf } from "../../parts.js";
@@ -68,13 +69,12 @@ export async function open(page) {
   replace(files, h("p.quiet", null, "Loading the files…"));
   page.show(h("div.columns", null, h("div.column", null, top, section("Changes", null, files), section("Comments", null, said)), side));
 
-  const unless = (element) => (error) => error.name !== "AbortError" && replace(element, h("p.wrong", { role: "alert" }, error.message));
   await Promise.all([
-    (async () => replace(files, changes(page, (await read("Changes")).diff, { readFile: fileReader(page, path, commit.oid) })))().catch(unless(files)),
+    (async () => replace(files, changes(page, (await read("Changes")).diff, { readFile: fileReader(page, path, commit.oid) })))().catch(replaceByError(files)),
     (async () => {
       const conversation = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
       replace(said, conversation.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => conversation.renew({ isWhole: true }), { page }) : null);
-    })().catch(unless(said)),
+    })().catch(replaceByError(said)),
   ]);
 }
 

@@ -2,6 +2,7 @@
 
 import { address } from "../../address.js";
 import { h, replace } from "../../dom.js";
+import { replaceByError } from "../../errors.js";
 import { field, form } from "../../forms.js";
 import { errorIn } from "../../graph.js";
 import { empty, more, section } from "../../parts.js";
@@ -68,7 +69,7 @@ async function show(page, project, from, to, body) {
     const { project: { compare: found } } = await page.ask("Changes", about);
     replace(files, section("Changes", null, changes(page, found?.diff, { readFile: fileReader(page, path, to) })));
   } catch (error) {
-    if (error.name !== "AbortError") replace(files, h("p.wrong", { role: "alert" }, error.message));
+    replaceByError(files)(error);
   }
 }
 

@@ -1,6 +1,7 @@
 // Search in the files of a project: by path and in their text, at a branch, a tag or a commit.
 
 import { h, replace } from "../../dom.js";
+import { replaceByError } from "../../errors.js";
 import { empty, section } from "../../parts.js";
 import { fileAddress, searchAddress } from "../../repository/addresses.js";
 import { refChoice, showFiles } from "../../repository/file_bar.js";
@@ -37,7 +38,7 @@ export async function open(page) {
       const { project: found } = await page.ask(operation, { path, ref: given, text });
       replace(place, found?.[field] ? show(found[field]) : empty("Nothing to search", "There is no such branch, tag or commit, or the search is not possible."));
     } catch (error) {
-      if (error.name !== "AbortError") replace(place, h("p.wrong", { role: "alert" }, error.message));
+      replaceByError(place)(error);
     }
   };
   await Promise.all([
