@@ -50,7 +50,7 @@ from graph.rules.merge_requests import merge_request_imports
 from graph.rules.projects import project_imports
 from graph.rules.projects.uploads import remove_orphans
 from storage.database.clock import now
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.database.pg_notify import Notifications
 from storage.git.protocol.transport import Transport
 from storage.git.subprocesses import git_command

@@ -18,7 +18,8 @@ from graph.rules.builds.artifacts import UploadGrant
 from graph.rules.builds.stored_objects import erase_unreferenced
 from graph.rules.runners import runner_tokens
 from storage import tables
-from storage.database.engine import DatabaseSession, is_unavailable
+from storage.database.engine import DatabaseSession
+from storage.database.errors import is_unavailable
 from storage.objects.object_store import ObjectTooLarge, new_key
 
 RECORD_RETRY_SECONDS = (0.5, 2.0, 5.0)

@@ -25,7 +25,8 @@ from graph.rules.git.refs import RefConflict
 from graph.rules.permissions.policy import Action, can, can_anybody
 from graph.rules.runners import runner_tokens
 from storage import tables
-from storage.database.engine import DatabaseSession, is_unavailable
+from storage.database.engine import DatabaseSession
+from storage.database.errors import is_unavailable
 from storage.git import merge
 from storage.git.history import commit_walk
 from storage.git.packing.pack_transfer import PacksUnavailable

@@ -6,7 +6,8 @@ from sqlalchemy import Select, Table, Update, func, select, text, update
 from sqlmodel import col
 
 from storage import tables
-from storage.database.engine import Database, DatabaseSession, metadata
+from storage.database.column_types import metadata
+from storage.database.engine import Database, DatabaseSession
 from storage.secrets import TokenCipher
 from storage.tables import row_counts
 from storage.tables.accounts import users

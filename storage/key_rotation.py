@@ -15,7 +15,8 @@ from sqlmodel import col
 
 from storage import integrity
 from storage.database.clock import now
-from storage.database.engine import Database, metadata
+from storage.database.column_types import metadata
+from storage.database.engine import Database
 from storage.secrets import TokenCipher
 from storage.tables.base import is_encrypted
 from storage.tables.hosts import LIVE_SECONDS, Host, others

@@ -19,7 +19,8 @@ from graph.context import Services
 from graph.jobs.runner_queue import RunnerQueue
 from storage import tables
 from storage.database.clock import now
-from storage.database.engine import Database, metadata
+from storage.database.column_types import metadata
+from storage.database.engine import Database
 from storage.git.importing.repository_import import import_repository
 from storage.git.repository import Repository
 from storage.objects.folder_store import FolderStore

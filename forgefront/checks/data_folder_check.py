@@ -20,7 +20,8 @@ from forgefront.data_folder.file_permissions import find_exposed
 from graph.errors import NotFound
 from graph.rules.git import commit_index
 from storage import index_comparison, integrity, migrations
-from storage.database.engine import Database, is_unavailable, sqlite_result_code
+from storage.database.engine import Database
+from storage.database.errors import is_unavailable, sqlite_result_code
 from storage.disk_full import is_disk_full
 from storage.git.packing import object_check
 from storage.git.refs import projection

@@ -13,7 +13,8 @@ from forgefront.config import Config
 from graph.identity_providers.people import ExternalPerson, GroupMapping, IdentityProviderUnavailable
 from graph.rules.external_accounts import directory_sync
 from storage import migrations
-from storage.database.engine import Database, describe_error
+from storage.database.engine import Database
+from storage.database.errors import describe_error
 from storage.tables.accounts.identities import normalize_uid
 
 if TYPE_CHECKING:

@@ -164,7 +164,7 @@ def run_work(work: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine; ends the command with a message if something is refused or unreachable."""
     from forgefront.buckets.bucket_owner import ForeignBucket
     from forgefront.local_client import OperationRejected
-    from storage.database.engine import describe_error, is_unavailable, is_unusable
+    from storage.database.errors import describe_error, is_unavailable, is_unusable
     from storage.dump.dump_format import DumpError
     from storage.key_rotation import RotationRefused
     from storage.migrations import DatabaseOutdated, DatabaseTooNew, HostsRunning

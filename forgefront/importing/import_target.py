@@ -14,7 +14,7 @@ from forgefront.importing.entity_fields import Item
 from forgefront.importing.import_report import ImportReport
 from forgefront.local_client import LocalClient
 from graph.errors import Code
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 
 T = TypeVar("T")
 

@@ -17,7 +17,8 @@ from starlette.datastructures import QueryParams
 from starlette.types import Receive, Scope, Send
 
 from forgefront.server.liveness import send_status
-from storage.database.engine import Database, is_unavailable
+from storage.database.engine import Database
+from storage.database.errors import is_unavailable
 from storage.objects.object_store import ObjectStore
 
 CHECK_TIMEOUT_SECONDS = 2.0

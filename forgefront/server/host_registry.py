@@ -22,7 +22,8 @@ from forgefront.config import Config
 from forgefront.server.health import NotReadyError
 from storage import integrity, migrations
 from storage.database.clock import correct_clock, now, read_correction, read_host_clock
-from storage.database.engine import Database, DatabaseSession, describe_error, driver_url, is_unavailable
+from storage.database.engine import Database, DatabaseSession, driver_url
+from storage.database.errors import describe_error, is_unavailable
 from storage.secrets import TokenCipher, fingerprint_key, write_once
 from storage.tables import hosts, schema_compatibility
 from storage.tables.hosts import LIVE_SECONDS

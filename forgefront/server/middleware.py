@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forgefront.logs import REQUEST_ID, create_unredacted_writer, redact_ids, redact_text, redact_tokens
 from forgefront.server.metrics import Metrics
-from storage.database.engine import describe_error
+from storage.database.errors import describe_error
 
 REQUEST_ID_PATTERN = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 NOSNIFF = (b"x-content-type-options", b"nosniff")

@@ -9,7 +9,7 @@ from typing import NoReturn
 import structlog
 
 from graph.jobs.job_monitor import JobMonitor
-from storage.database.engine import describe_error, is_unavailable
+from storage.database.errors import describe_error, is_unavailable
 
 MIN_RESTART_SECONDS = 1.0
 MAX_RESTART_SECONDS = 30.0

@@ -23,7 +23,7 @@ from forgefront.ssh import host_keys
 from forgefront.ssh.ssh_session import GitCommand, SshClientDisconnected, SshSession, parse_command
 from graph.errors import Unauthenticated
 from graph.git_access import GitAccess, KeyOwner, PublicKey
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.git.protocol.push import PushDecision, RefCommand
 from storage.git.protocol.transport import GitService, Transport
 

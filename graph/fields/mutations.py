@@ -20,7 +20,7 @@ from graph.fields.entities import ENTITIES, global_id
 from graph.fields.metadata import facts
 from graph.operations.transaction import commit, restart, run_after_commit, switch_to_reader
 from graph.rules.validation import to_camel_case
-from storage.database.engine import is_lock_conflict, is_unique_violation
+from storage.database.errors import is_lock_conflict, is_unique_violation
 from storage.database.writers import ConcurrentChange
 
 MAX_DELETION_ATTEMPTS = 20

@@ -29,7 +29,7 @@ from graph.operations import limits
 from graph.operations.callers import authenticate
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 
 SUBPROTOCOL = "graphql-transport-ws"
 INIT_TIMEOUT_SECONDS = 3.0

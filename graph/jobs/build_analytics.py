@@ -22,7 +22,8 @@ from storage.analytics import build_source
 from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, RunningQuery, read_pointer
 from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
 from storage.analytics.build_statistics import CopyStatement, MomentRange
-from storage.database.engine import Database, describe_error, is_unavailable
+from storage.database.engine import Database
+from storage.database.errors import describe_error, is_unavailable
 
 POLL_SECONDS = 1.0
 IDLE_POLL_SECONDS = 30.0

@@ -7,7 +7,7 @@ from datetime import datetime
 from enum import Enum
 
 from storage.database.clock import now
-from storage.database.engine import describe_error
+from storage.database.errors import describe_error
 
 
 class JobState(Enum):

@@ -17,7 +17,7 @@ from graph.rules.builds import artifact_expiry, traces
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
 from graph.rules.projects import last_activity
 from graph.rules.runners import runners
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.disk_full import is_disk_full
 
 MaintenanceJob = Callable[[Services], Awaitable[None]]

@@ -8,7 +8,7 @@ import structlog
 
 from graph.context import Services
 from graph.operations.transaction import write_transaction
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.tables.accounts import users
 
 WRITE_SECONDS = 60.0

@@ -20,7 +20,8 @@ from graph.errors import LimitExceeded, Unavailable
 from graph.jobs.wakeup import Wakeup
 from graph.live.change_log import CommittedLogReader, LoggedChange
 from storage.database.clock import now
-from storage.database.engine import Database, describe_error, is_unavailable
+from storage.database.engine import Database
+from storage.database.errors import describe_error, is_unavailable
 from storage.database.pg_notify import Notifications
 from storage.secrets import digest_token
 from storage.tables import ChangeKind

@@ -37,7 +37,8 @@ from graph.planner.errors import PlanBailout, PlanResult
 from graph.planner.mutation_replay import replay
 from graph.planner.plan import OperationPlan
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from storage.database.engine import DatabaseSession, is_unavailable
+from storage.database.engine import DatabaseSession
+from storage.database.errors import is_unavailable
 from storage.database.text_budget import TextBudget, TextLimitExceeded
 from storage.objects.uploads import PartialFile
 

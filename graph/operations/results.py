@@ -11,7 +11,7 @@ from graph.errors import Code, Forbidden, Internal, LimitExceeded, NotFound, Ope
 from graph.operations.limits import MAX_ANSWER_BYTES
 from graph.operations.rate_limits import RateUsage
 from graph.served_files import ServedFile
-from storage.database.engine import describe_error, is_unavailable
+from storage.database.errors import describe_error, is_unavailable
 from storage.database.text_budget import TextLimitExceeded
 from storage.disk_full import is_disk_full as is_disk_full
 from storage.secrets import PasswordsBusy

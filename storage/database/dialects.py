@@ -16,7 +16,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.visitors import InternalTraversal
 from sqlmodel import col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 
 
 class _Seconds(FunctionElement[int]):

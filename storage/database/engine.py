@@ -1,26 +1,23 @@
-"""The engine, its sessions, and how connections, transactions and errors of SQLite and PostgreSQL differ (expressions: `dialects.py`).
+"""The engine, its sessions, and how connections and transactions of SQLite and PostgreSQL differ.
+
+Errors are in `errors.py`, column types in `column_types.py`, expressions that differ in `dialects.py`.
 
 SQLite runs in WAL mode with foreign keys on. Its write transactions BEGIN IMMEDIATE after acquiring a fair lock of this process, so that
 writers wait for each other instead of failing with "database is locked". Writers of other processes wait by SQLite's busy timeout.
 """
 
 import sqlite3
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import orjson
-from sqlalchemy import URL, DateTime, Dialect, MetaData, event, make_url
-from sqlalchemy import Enum as EnumType
+from sqlalchemy import URL, Dialect, event, make_url
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import DBAPIError, DisconnectionError, IntegrityError, OperationalError
-from sqlalchemy.exc import TimeoutError as NoConnectionFree
+from sqlalchemy.exc import DisconnectionError, OperationalError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
-from sqlalchemy.types import TypeDecorator
 from sqlalchemy.util import await_only
-from sqlmodel import SQLModel
 
 from storage.caches import CacheBounds, CacheUsage, register_usage
 from storage.database import sqlite_cursor
@@ -41,16 +38,6 @@ from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
 from storage.database.writers import DatabaseBusy, PostgresWriter, SqliteWriter, WriteLock, Writer
 
-NAMING_CONVENTION = {
-    "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s",
-    "pk": "pk_%(table_name)s",
-}
-metadata: MetaData = SQLModel.metadata
-metadata.naming_convention = NAMING_CONVENTION
-
 ORM_STATEMENTS = CacheBounds("orm statements", max_entries=300, max_bytes=18 * 2**20)
 """SQLAlchemy's compiled statements; its cache grows to one and a half times the configured size before it is pruned."""
 ORM_STATEMENT_BYTES = 60_000
@@ -59,18 +46,6 @@ WAIT_SECONDS = 5.0
 """How long a writer waits for the write lock on SQLite before it raises `DatabaseBusy`."""
 CONNECT_SECONDS = 3.0
 STATEMENT_SECONDS = 15.0
-MAX_LOGGED_MESSAGE = 200
-LOCK_CONFLICT_SQLSTATES = ("40001", "40P01", "55P03")
-UNUSABLE_SQLSTATES = ("28", "3D", "42501", "53100", "XX001", "XX002")
-UNUSABLE_SQLITE_CODES = (
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-)
 PRAGMAS = ("journal_mode = WAL", "synchronous = NORMAL", "foreign_keys = ON", "temp_store = MEMORY")
 POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     "timeout": CONNECT_SECONDS,
@@ -81,123 +56,6 @@ POSTGRESQL_CONNECT_ARGUMENTS: dict[str, Any] = {
     },
 }
 """Arguments with which every connection is opened."""
-
-
-class Timestamp(TypeDecorator[datetime]):
-    """A timestamp, stored in UTC with microseconds. Accepts and returns aware datetimes only."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    @property
-    def python_type(self) -> type[datetime]:
-        return datetime
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return _to_utc(value)
-
-    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any]:
-        return _format_timestamp if dialect.name == "sqlite" else _to_utc
-
-    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None]:
-        return _parse_timestamp if dialect.name == "sqlite" else _set_utc
-
-
-def _to_utc(value: datetime | None) -> datetime | None:
-    if value is None or value.tzinfo is UTC:
-        return value
-    if value.tzinfo is None:
-        raise ValueError("a timestamp must have a UTC offset")
-    return value.astimezone(UTC)
-
-
-def _format_timestamp(value: datetime | None) -> str | None:
-    utc = _to_utc(value)
-    return None if utc is None else utc.isoformat(" ", "microseconds")[:26]
-
-
-def _parse_timestamp(string: str | None) -> datetime | None:
-    return None if string is None else datetime.fromisoformat(string + "+00:00")
-
-
-def _set_utc(moment: datetime | None) -> datetime | None:
-    """Makes a datetime of asyncpg aware: all are, except `datetime.min` and `datetime.max`."""
-    return moment if moment is None or moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-
-
-def enum_type(enumeration: type[Any]) -> Any:
-    """The column type of an enumeration: its values in a VARCHAR, validated in Python, so that new members need no migration."""
-    return EnumType(
-        enumeration,
-        native_enum=False,
-        create_constraint=False,
-        length=32,
-        values_callable=lambda members: [str(member.value) for member in members],
-    )
-
-
-def is_unique_violation(error: IntegrityError) -> bool:
-    """Whether a unique constraint was violated, rather than a foreign key, a check or a NOT NULL constraint."""
-    code = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "sqlite_errorname", "")
-    return code in ("23505", "SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY")
-
-
-def violated_unique_column(error: IntegrityError) -> str | None:
-    """Returns the column, such as `users.email`, whose unique constraint was violated; None for any other error.
-
-    SQLite names the column in its message. PostgreSQL names the table and the constraint, whose name follows `NAMING_CONVENTION`.
-    """
-    if not is_unique_violation(error):
-        return None
-    name = getattr(error.orig.__cause__, "constraint_name", None) if error.orig is not None else None
-    if name is not None:
-        table = str(getattr(error.orig.__cause__, "table_name", None))  # type: ignore[union-attr]
-        return f"{table}.{str(name).removeprefix(f'uq_{table}_')}"
-    return str(error.orig).rpartition(": ")[2]
-
-
-def is_unavailable(error: BaseException) -> bool:
-    """Whether the database itself could not answer (unreachable, restarting, busy, over its time limit), so that a retry may succeed."""
-    if isinstance(error, DatabaseBusy | NoConnectionFree | ConnectionError | TimeoutError):
-        return True
-    if isinstance(error, DBAPIError) and (error.connection_invalidated or isinstance(error.orig, OSError)):
-        return True
-    # Readers raise the driver's errors themselves.
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    state = str(getattr(cause, "sqlstate", None) or "")
-    if state[:2] in ("08", "53", "57") or state in LOCK_CONFLICT_SQLSTATES:
-        return True
-    if isinstance(error, OperationalError | sqlite3.OperationalError):
-        return "locked" in str(cause) or "busy" in str(cause)
-    return type(cause).__module__.startswith("asyncpg.") and type(cause).__name__ == "InterfaceError"
-
-
-def is_lock_conflict(error: BaseException) -> bool:
-    """Whether PostgreSQL rolled a transaction back because of the locks of others, so that a repetition may succeed."""
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in LOCK_CONFLICT_SQLSTATES
-
-
-def is_unusable(error: BaseException) -> bool:
-    """Whether the database refuses all work of this program, whatever it is, so that somebody has to act.
-
-    The user, the name of the database or a permission is wrong, the disk is full, or the file is damaged or no database.
-    """
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    state = str(getattr(cause, "sqlstate", None) or "")
-    return state.startswith(UNUSABLE_SQLSTATES) if state else sqlite_result_code(error) in UNUSABLE_SQLITE_CODES
-
-
-def sqlite_result_code(error: BaseException) -> int:
-    """The primary result code of SQLite (https://sqlite.org/rescode.html) of an error; 0 if it is none of SQLite's."""
-    cause = error.orig if isinstance(error, DBAPIError) else error
-    return int(getattr(cause, "sqlite_errorcode", 0)) & 0xFF
-
-
-def describe_error(error: BaseException) -> str:
-    """The class, the SQLSTATE if there is one, and the first line of the message, without the statement and its values; for the log."""
-    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    state = getattr(cause, "sqlstate", None)
-    return f"{type(error).__name__}{f' {state}' if state else ''}: {str(cause).partition(chr(10))[0][:MAX_LOGGED_MESSAGE]}"
 
 
 class Database:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 from sqlalchemy import JSON, Boolean, Column, Date, Enum, Float, Integer, LargeBinary, String, Table
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 
 Converter = Callable[[Any], Any]
 Converters = list[tuple[int, Converter]]

@@ -21,7 +21,8 @@ from sqlalchemy import URL, Connection, NullPool, create_engine, event, func, in
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp, driver_url
+from storage.database.column_types import Timestamp
+from storage.database.engine import driver_url
 
 if TYPE_CHECKING:
     from alembic.config import Config

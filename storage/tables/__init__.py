@@ -1,6 +1,6 @@
 """The tables: one module per noun, with its table, enums and statements."""
 
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 from storage.tables.accounts.emails import Email
 from storage.tables.accounts.identities import Identity
 from storage.tables.accounts.members import AccessLevel, GroupMember, ProjectMember

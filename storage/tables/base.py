@@ -9,7 +9,7 @@ from sqlalchemy.inspection import inspect
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 
 R = TypeVar("R", bound="Row")

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import case
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.column_types import enum_type
 from storage.database.dialects import insert_into
-from storage.database.engine import enum_type
 from storage.database.statements.insert_cache import Numbering
 
 

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Delete, Select, delete, select
 from sqlmodel import Field, col
 
+from storage.database.column_types import Timestamp
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp
 from storage.tables.base import Row
 
 LIVE_SECONDS = 20.0

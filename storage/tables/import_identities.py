@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Select, Update, and_, func, or_, select, update
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.column_types import enum_type
 from storage.database.dialects import insert_into
-from storage.database.engine import enum_type
 from storage.tables.base import Row
 
 MAX_SOURCE_ID_LENGTH = 600

@@ -6,7 +6,7 @@ from enum import StrEnum
 from sqlalchemy import Select, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import MAX_URL_LENGTH, Row, foreign_key
 
 

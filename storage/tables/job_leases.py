@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Update, and_, or_, select, update
 from sqlmodel import Field, col
 
+from storage.database.column_types import Timestamp
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp
 from storage.tables.base import Row
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Index, String, TextClause, event, func, select, text
 from sqlmodel import Field, col
 
-from storage.database.engine import enum_type, metadata
+from storage.database.column_types import enum_type, metadata
 from storage.tables.base import Row, rows_of
 
 MERGE_EVERY = 32

@@ -10,7 +10,8 @@ from sqlalchemy import update
 
 from storage import tables
 from storage.database.clock import now
-from storage.database.engine import Database, metadata
+from storage.database.column_types import metadata
+from storage.database.engine import Database
 from storage.key_rotation import RotationRefused, RotationResult, list_encrypted_columns, rotate_key
 from storage.secrets import TokenCipher
 from tests.make import DataFactory

@@ -24,7 +24,8 @@ from sqlmodel import AutoString
 
 from storage import migrations
 from storage.database.clock import now
-from storage.database.engine import Database, Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
+from storage.database.engine import Database
 from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import Build, CheckStatus, IssueState, Namespace, NamespaceKind, Project, User, metadata

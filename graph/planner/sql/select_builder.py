@@ -14,7 +14,7 @@ from sqlalchemy.orm import Mapper
 
 from graph.fields.declarations import IndexedBy
 from graph.rules.permissions.sql_policy import SQL_VIEWER, VIEWER_ID, VIEWER_IS_ADMIN, SqlViewer
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.database.statements.compiled_statements import SqlDialect, column_names_in
 from storage.database.statements.statement_cache import result_processor
 

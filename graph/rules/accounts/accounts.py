@@ -17,7 +17,7 @@ from graph.rules import settings, validation
 from graph.rules.notes import system_notes
 from graph.rules.states import USER_TRANSITIONS, UserTransition
 from storage import tables
-from storage.database.engine import violated_unique_column
+from storage.database.errors import violated_unique_column
 from storage.secrets import digest_token, new_token
 from storage.tables import NamespaceKind, UserState
 from storage.tables.accounts import emails, identities, namespaces, users

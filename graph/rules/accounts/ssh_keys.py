@@ -11,7 +11,7 @@ from graph.events.publisher import publish
 from graph.operations.token_scopes import PUSH_SCOPES, require_scope
 from graph.rules import validation
 from storage import tables
-from storage.database.engine import violated_unique_column
+from storage.database.errors import violated_unique_column
 from storage.tables.accounts import ssh_keys
 from storage.tables.projects import deploy_keys
 

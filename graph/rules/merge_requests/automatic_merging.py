@@ -22,7 +22,7 @@ from graph.rules.notes.system_notes import build_target
 from graph.rules.permissions.policy import Action, can
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.disk_full import is_disk_full
 from storage.tables import UserState
 from storage.tables.merge_requests import merge_requests

@@ -23,7 +23,7 @@ from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.git import refs
 from graph.rules.merge_requests import merged_history
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.git.history.merge_history import first_parent_merges, highest_number
 from storage.git.refs.ref_names import BRANCHES
 from storage.git.repository import NotARepository, Repository, UnknownCommit

@@ -30,7 +30,7 @@ from graph.rules.merge_requests.branch_comparison import BranchComparison, is_cu
 from graph.rules.notes import system_notes
 from graph.rules.snapshots import MergeRequestSnapshot
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.disk_full import is_disk_full
 from storage.git.repositories import Repositories
 from storage.tables import ActivitySubject, MergeRequestState, MergeStatus

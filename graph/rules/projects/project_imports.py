@@ -27,7 +27,7 @@ from graph.rules.events import hooks
 from graph.rules.git import ref_updates
 from graph.rules.projects import projects
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.disk_full import is_disk_full
 from storage.git.cancellation import Cancellation
 from storage.git.importing.remote_import import RemoteRepository, import_remote

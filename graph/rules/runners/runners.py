@@ -27,7 +27,7 @@ from graph.rules.runners import runner_tokens
 from graph.rules.runners.build_queues import accepted_queues, accepts_queue, queue_name, queue_prefix
 from graph.rules.snapshots import BuildSnapshot
 from storage import tables
-from storage.database.engine import describe_error, is_unavailable
+from storage.database.errors import describe_error, is_unavailable
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
 from storage.tables.base import MAX_ID

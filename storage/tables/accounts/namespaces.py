@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Index, Select, exists, or_, select
 from sqlmodel import Field, col
 
+from storage.database.column_types import enum_type
 from storage.database.dialects import contains_ignoring_case, equals_ignoring_case
-from storage.database.engine import enum_type
 from storage.tables.base import TimestampedRow, foreign_key
 
 

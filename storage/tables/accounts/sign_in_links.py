@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Select, delete, or_, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.base import Row, foreign_key
 
 

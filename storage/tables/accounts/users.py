@@ -9,8 +9,8 @@ from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, 
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
+from storage.database.column_types import Timestamp, enum_type, metadata
 from storage.database.dialects import advisory_lock, contains_ignoring_case, insert_into
-from storage.database.engine import Timestamp, enum_type, metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind

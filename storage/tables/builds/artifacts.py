@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.base import Row, foreign_key, partial_index
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import FINISHED

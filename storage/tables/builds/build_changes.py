@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Index, Select, TextClause, event, func, select, text
 from sqlmodel import Field, col
 
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 from storage.tables.base import Row, partial_index
 
 MAX_LOGGED = 500_000

@@ -9,8 +9,8 @@ from sqlalchemy import JSON, BigInteger, Index, Select, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp, enum_type
 from storage.database.dialects import by_dialect
-from storage.database.engine import Timestamp, enum_type
 from storage.tables.base import Row, encrypted_text, foreign_key, long_text, partial_index
 from storage.tables.builds.commit_statuses import IS_UNSUCCESSFUL, CheckStatus
 from storage.tables.projects.projects import Project

@@ -8,8 +8,8 @@ from sqlalchemy import Index, Select, UniqueConstraint, func, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.builds.builds import Build, is_current
 

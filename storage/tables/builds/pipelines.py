@@ -8,7 +8,7 @@ from sqlalchemy import JSON, Index, Select, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.base import Row, foreign_key, long_text, partial_index
 from storage.tables.builds.builds import Build, is_current
 from storage.tables.builds.commit_statuses import CheckStatus

@@ -8,7 +8,7 @@ from sqlalchemy import Select, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.base import Row, foreign_key
 
 INSTANCE_SCOPE = 0

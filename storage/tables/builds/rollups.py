@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 from sqlmodel import col
 
-from storage.database.engine import enum_type
+from storage.database.column_types import enum_type
 from storage.tables.builds.builds import Build, is_check, is_current
 from storage.tables.builds.commit_statuses import FINISHED, UNSUCCESSFUL, CheckStatus, CommitStatus
 

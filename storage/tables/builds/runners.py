@@ -8,7 +8,7 @@ from sqlalchemy import JSON, Select, delete, exists, func, literal_column, or_, 
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.accounts import access_conditions, members
 from storage.tables.base import TimestampedRow, encrypted_text, foreign_key
 from storage.tables.builds.builds import Build

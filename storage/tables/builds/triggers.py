@@ -7,7 +7,7 @@ from sqlalchemy import Select, func, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.base import Row, TimestampedRow, encrypted_text, foreign_key
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import JSON, Index, Insert, func, insert
 from sqlmodel import Field, col, select
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp, enum_type, metadata
+from storage.database.column_types import Timestamp, enum_type, metadata
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
 

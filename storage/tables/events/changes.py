@@ -10,8 +10,8 @@ from sqlalchemy import Delete, Index, Insert, Select, case, delete, func, insert
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp, enum_type, metadata
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp, enum_type, metadata
 from storage.tables.base import Row, foreign_key
 from storage.tables.projects.projects import Project
 

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Index, Update, bindparam, func, or_, selec
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import Row, foreign_key
 from storage.tables.events.hooks import Hook
 

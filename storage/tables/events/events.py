@@ -7,7 +7,7 @@ from sqlalchemy import JSON, String, cast, delete, insert, literal, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import Row, any_row
 from storage.tables.events.deliveries import Delivery, DeliveryState
 from storage.tables.events.hooks import Hook, is_subscribed

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Update, delete, select, update
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, any_row, encrypted_text, foreign_key
 

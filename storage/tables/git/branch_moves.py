@@ -9,7 +9,7 @@ from sqlalchemy import Index, Insert, Select, and_, func, insert, or_, select, t
 from sqlmodel import Field
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp, metadata
+from storage.database.column_types import Timestamp, metadata
 from storage.tables.base import Row, foreign_key
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Index, Select, func, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import Row, foreign_key, long_text
 from storage.tables.git.commits import CommitsByProject, of_commits
 

@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, col
 
+from storage.database.column_types import Timestamp, metadata
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp, metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, long_text
 

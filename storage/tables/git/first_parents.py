@@ -9,7 +9,7 @@ from sqlalchemy import CTE, Integer, Select, and_, bindparam, case, literal, nul
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.builds import rollups as states
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Delete, Insert, Integer, Select, and_, bindparam, delete, insert, literal, select, union
 from sqlmodel import Field, col
 
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.git.refs.ref_names import BRANCHES
 from storage.tables.base import Row, foreign_key

@@ -26,8 +26,8 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, col
 
+from storage.database.column_types import metadata
 from storage.database.dialects import insert_into
-from storage.database.engine import metadata
 from storage.database.statements.statement_cache import mark_constant
 from storage.git.refs.ref_names import BRANCHES, MAX_REF_NAME_LENGTH
 from storage.tables.base import Row, foreign_key

@@ -7,8 +7,8 @@ from sqlalchemy import Delete, Index, Select, and_, delete, func, or_, over, sel
 from sqlalchemy.orm import aliased
 from sqlmodel import Field, SQLModel, col
 
+from storage.database.column_types import metadata
 from storage.database.dialects import insert_into
-from storage.database.engine import metadata
 from storage.tables.issues.issues import Issue, IssueState
 from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequestState, is_open
 from storage.tables.projects.projects import Project

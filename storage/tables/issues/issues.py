@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Index, Select, UniqueConstraint, bindparam, exists, func, select
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables import row_counts
 from storage.tables.accounts.users import User, has_any_username

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, UniqueConstraint, select
 from sqlmodel import Field, col
 
-from storage.database.engine import enum_type
+from storage.database.column_types import enum_type
 from storage.tables.base import TimestampedRow, foreign_key
 
 

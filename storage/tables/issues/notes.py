@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, UniqueConstraint, Update, func, literal, select, update
 from sqlmodel import Field, col
 
+from storage.database.column_types import metadata
 from storage.database.dialects import insert_into
-from storage.database.engine import metadata
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects.projects import Project
 

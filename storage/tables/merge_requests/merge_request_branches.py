@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlmodel import col
 
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 from storage.database.statements.compiled_statements import literal_number
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.merge_requests.merge_requests import (

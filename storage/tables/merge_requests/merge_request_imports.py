@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import UniqueConstraint
 from sqlmodel import Field
 
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.imports import ImportState
 

@@ -8,8 +8,8 @@ from sqlalchemy import Select, UniqueConstraint, case, func, or_, select
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp
 from storage.tables.base import Row, foreign_key
 from storage.tables.issues.notes import Note
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlmodel import Field, SQLModel, col
 
-from storage.database.engine import Timestamp, enum_type
+from storage.database.column_types import Timestamp, enum_type
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.builds import rollups
 from storage.tables.git.commits import Commit

@@ -27,8 +27,8 @@ from sqlalchemy import (
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp
 from storage.database.dialects import advisory_lock, contains_ignoring_case
-from storage.database.engine import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace
 from storage.tables.base import MAX_URL_LENGTH, TimestampedRow, foreign_key, long_text, partial_index

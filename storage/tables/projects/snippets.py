@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Index, SmallInteger, or_
 from sqlmodel import Field, col
 
-from storage.database.engine import Timestamp
+from storage.database.column_types import Timestamp
 from storage.tables.accounts import access_conditions
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects.projects import Visibility

@@ -7,8 +7,8 @@ from sqlalchemy import ColumnElement, Delete, Select, UniqueConstraint, bindpara
 from sqlmodel import Field, col
 
 from storage.database.clock import now
+from storage.database.column_types import Timestamp
 from storage.database.dialects import insert_into
-from storage.database.engine import Timestamp
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, rows_of
 from storage.tables.projects.projects import Project

@@ -23,7 +23,7 @@ from graph.artifact_access import ArtifactAccess
 from graph.operations.execution import Graph
 from rest_v3.endpoints.file_downloads import content_disposition, parse_range
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.tables import AccessLevel
 from tests.graph.builds.test_artifacts import create_build, create_upload_ticket, files
 from tests.make import DataFactory, token_of

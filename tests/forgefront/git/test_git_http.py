@@ -24,7 +24,7 @@ from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from graph.git_access import GitAccess
 from storage import tables
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from storage.git.protocol.transport import Transport
 from storage.tables import AccessLevel, UserState, Visibility
 from storage.tables.base import rows_of_ids

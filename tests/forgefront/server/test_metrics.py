@@ -28,7 +28,7 @@ from forgefront.server.middleware import RequestMiddleware
 from forgefront.server.request_metrics import MAX_SERIES
 from graph.jobs.backlog import Backlog
 from graph.jobs.build_analytics import CopyState
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 
 OPEN = "application/openmetrics-text"
 SECRET = "hunter2-AbCdEf_012345"

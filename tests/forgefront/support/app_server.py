@@ -24,7 +24,7 @@ from forgefront.server.metrics import Metrics
 from forgefront.server.middleware import RequestMiddleware
 from forgefront.settings.config_error import ConfigError
 from graph.operations.disconnects import wait_disconnected
-from storage.database.engine import is_unavailable
+from storage.database.errors import is_unavailable
 from tests.support.servers.fork_server import start_program
 
 

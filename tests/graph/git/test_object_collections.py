@@ -19,7 +19,7 @@ from graph.rules.merge_requests import branch_comparison, merge_request_refresh
 from graph.rules.merge_requests.branch_comparison import BranchComparison
 from storage import tables
 from storage.database.clock import now
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 from storage.git import merge_preview
 from storage.git.packing import object_collection
 from storage.git.packing import repack as repack_files

@@ -13,7 +13,7 @@ from storage.database.engine import Database
 from storage.tables import ActivityAction, ActivitySubject
 from storage.tables.events.activities import insert_activities
 from storage.tables.git.branch_moves import BranchMove, insert_moves
-from storage.tables.git.refs import GitRef, insert_refs, put
+from storage.tables.git.refs import GitRef, insert_refs, upsert
 from tests.make import DataFactory
 from tests.support.database.statements import StatementRecorder
 
@@ -77,15 +77,15 @@ class TestBulkInserts:
 
     async def test_conflicts(self, make: DataFactory) -> None:
         database, project = make.services.database, await make.project()
-        ref, upsert = ref_row(project.id, "refs/heads/x"), put(database.dialect)
+        ref, statement = ref_row(project.id, "refs/heads/x"), upsert(database.dialect)
         for oid in (OID, "2" * 40):
             async with database.write_session() as session:
-                session.insert_later(upsert, [{**ref, "oid": oid}])
+                session.insert_later(statement, [{**ref, "oid": oid}])
                 await session.commit()
         async with database.read_session() as session:
             assert await session.read(select(col(GitRef.name), col(GitRef.oid))) == [("refs/heads/x", "2" * 40)]
         async with database.write_session() as session:
-            session.insert_later(upsert, [{**ref, "oid": "3" * 40}])
+            session.insert_later(statement, [{**ref, "oid": "3" * 40}])
             session.insert_later(insert_refs(), [ref_row(project.id, "refs/heads/y")] * 2)
             with pytest.raises(IntegrityError):
                 await session.commit()

@@ -11,7 +11,8 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 
 from storage import tables
 from storage.database.clock import now
-from storage.database.engine import Database, describe_error
+from storage.database.engine import Database
+from storage.database.errors import describe_error
 from tests.support.database.databases import PostgresServer
 
 

@@ -15,15 +15,8 @@ from sqlmodel import col
 
 from storage.database import engine as module
 from storage.database import writers
-from storage.database.engine import (
-    Database,
-    DatabaseSession,
-    driver_url,
-    is_unavailable,
-    is_unique_violation,
-    is_unusable,
-    violated_unique_column,
-)
+from storage.database.engine import Database, DatabaseSession, driver_url
+from storage.database.errors import is_unavailable, is_unique_violation, is_unusable, violated_unique_column
 from storage.database.statements.statement_cache import mark_constant
 from storage.database.writers import DatabaseBusy, PostgresWriter
 from storage.tables import Namespace, NamespaceKind

@@ -2,7 +2,8 @@
 
 from sqlalchemy import Enum, String, or_, select
 
-from storage.database.engine import Database, metadata
+from storage.database.column_types import metadata
+from storage.database.engine import Database
 
 CIPHERTEXT_START = "gAAAAA"
 """The first characters of what `TokenCipher.encrypt` returns: the version of Fernet, and the first bytes of the time."""
