@@ -16,7 +16,7 @@ from graph.rules.branches import branch_health_job
 from graph.rules.builds import artifact_expiry, traces
 from graph.rules.merge_requests import automatic_merging, merge_request_refresh
 from graph.rules.projects import last_activity
-from graph.rules.runners import runners
+from graph.rules.runners import status_reports
 from storage.database.errors import is_unavailable
 from storage.disk_full import is_disk_full
 
@@ -28,7 +28,7 @@ JOBS: dict[MaintenanceJob, Collection[MaintenanceWork]] = {
     # A merge request that was compared may be one that waits.
     automatic_merging.merge_waiting: (MaintenanceWork.MERGE_REQUESTS, MaintenanceWork.AUTOMATIC_MERGES),
     traces.join_traces: (),
-    runners.recover_lost_builds: (),
+    status_reports.recover_lost_builds: (),
     artifact_expiry.expire_artifacts: (),
     last_activity.record_last_activities: (),
 }

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from graph.context import Services
-from graph.rules.runners.runners import LOST_MESSAGE, recover_lost_builds
+from graph.rules.runners.status_reports import LOST_MESSAGE, recover_lost_builds
 from storage import tables
 from storage.database.clock import now
 from storage.tables import CheckStatus

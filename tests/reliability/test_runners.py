@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlmodel import col, select
 
-from graph.rules.runners.runners import MAX_STARTS
+from graph.rules.runners.status_reports import MAX_STARTS
 from storage import tables
 from storage.database.engine import Database
 from storage.tables import CheckStatus

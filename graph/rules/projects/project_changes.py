@@ -17,7 +17,7 @@ from graph.rules.git import ref_updates
 from graph.rules.notes import system_notes
 from graph.rules.permissions.policy import Action, require
 from graph.rules.projects import forks, project_imports, projects
-from graph.rules.runners import build_queues, runners
+from graph.rules.runners import build_claims, build_queues
 from graph.rules.snapshots import ProjectSnapshot
 from storage import tables
 from storage.git.repositories import StagedRepository
@@ -78,7 +78,7 @@ async def update_project(context: Context, project: tables.Project, values: Mapp
         setattr(row, key, value)
     _apply_settings(row, values)
     timestamps.touch_if_changed(context, row)
-    await runners.update_build_queues(context, row, old_queues)
+    await build_claims.update_build_queues(context, row, old_queues)
     branch = projects.validate_branch_name(values.get("default_branch"))
     if branch is not None and branch != row.default_branch:
         await projects.set_default_branch(context, row, branch)

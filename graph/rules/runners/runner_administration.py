@@ -11,7 +11,7 @@ from graph.rules import lookup, validation
 from graph.rules.builds import builds
 from graph.rules.permissions.policy import Action, can, filter_visible_projects, require
 from graph.rules.runners import runner_tokens
-from graph.rules.runners.runners import LOST_MESSAGE, return_to_queue
+from graph.rules.runners.status_reports import LOST_MESSAGE, return_to_queue
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import CheckStatus

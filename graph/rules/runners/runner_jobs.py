@@ -8,7 +8,7 @@ from graph.context import Context
 from graph.events.payloads import full_path
 from graph.rules.builds import job_variables
 from graph.rules.builds.variables import load_build_variables
-from graph.rules.runners import runners
+from graph.rules.runners import status_reports
 from storage import tables
 
 BUILD_TOKEN_USERNAME = "gitlab-ci-token"  # noqa: S105 - a username
@@ -79,7 +79,7 @@ async def build_runner_job(context: Context, build: tables.Build, token: str) ->
         after_script=[line for line in options.get("after_script") or [] if isinstance(line, str)],
         artifacts=_parse_artifact_patterns(options.get("artifacts")),
         image=image if isinstance(image, str) else None,
-        timeout_seconds=runners.timeout_seconds(context.services, build),
+        timeout_seconds=status_reports.timeout_seconds(context.services, build),
         lease_seconds=context.services.build_lease,
     )
 

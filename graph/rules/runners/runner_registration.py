@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from graph.context import Context
 from graph.errors import Forbidden
-from graph.rules.runners import runner_administration, runner_tokens, runners
+from graph.rules.runners import build_claims, runner_administration, runner_tokens
 from storage import tables
 from storage.tables.base import MAX_ID
 from storage.tables.builds import registration_tokens
@@ -58,7 +58,7 @@ async def get_scope(context: Context, token_string: str) -> int:
 
 
 async def register_runner(
-    context: Context, token_string: str, description: str, tags: Collection[str], details: runners.RunnerDetails
+    context: Context, token_string: str, description: str, tags: Collection[str], details: build_claims.RunnerDetails
 ) -> tuple[tables.Runner, str]:
     """Register a runner in the scope of the registration token; returns it and its own token.
 

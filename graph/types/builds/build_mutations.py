@@ -10,7 +10,7 @@ from graph.fields.mutations import mutation
 from graph.rules.builds import artifact_expiry, builds, external_builds
 from graph.rules.builds.automatic_retries import FailureReason
 from graph.rules.permissions.policy import Action
-from graph.rules.runners import runners
+from graph.rules.runners import status_reports
 from graph.types.builds.build_filters import BuildStatus
 from graph.types.builds.builds import Build
 from graph.types.inputs import ProjectInput, ProjectResourceInput, database_id_of, find_in_project, get_or, is_set, optional, sent_values
@@ -86,7 +86,9 @@ async def create_build(info: Info, input: CreateBuildInput) -> tables.Build:
 async def update_build(info: Info, input: UpdateBuildInput) -> tables.Build:
     if (runner := info.context.runner_identity_or_none) is not None:
         build_id = database_id_of(input, "Build")
-        return await runners.report_status(info.context, runner, build_id, get_or(input.status, None), get_or(input.failure_reason, None))
+        return await status_reports.report_status(
+            info.context, runner, build_id, get_or(input.status, None), get_or(input.failure_reason, None)
+        )
     build = await _find_updatable_build(info, input)
     return await external_builds.update_build(info.context, build, sent_values(input))
 

@@ -8,7 +8,7 @@ from graph.context import Context, Info, RunnerIdentity
 from graph.errors import Forbidden
 from graph.fields.mutations import mutation
 from graph.fields.scalars import BigInt
-from graph.rules.runners import runner_jobs, runners
+from graph.rules.runners import build_claims, runner_jobs
 from graph.types.builds.builds import Build
 from graph.types.builds.job_environment import JobEnvironmentFields
 from graph.types.inputs import get_or, optional, sent_values
@@ -101,7 +101,9 @@ class ClaimBuildInput:
     revision: str | None = optional("Revision the runner was built from.")
     platform: str | None = optional("Operating system of the runner.")
     architecture: str | None = optional("Processor architecture of the runner.")
-    wait_seconds: int | None = optional(f"Seconds to wait for a build if none is available; at most {runners.MAX_WAIT_SECONDS}, default 0.")
+    wait_seconds: int | None = optional(
+        f"Seconds to wait for a build if none is available; at most {build_claims.MAX_WAIT_SECONDS}, default 0."
+    )
 
 
 def _require_runner(context: Context) -> RunnerIdentity:
@@ -115,15 +117,15 @@ def _require_runner(context: Context) -> RunnerIdentity:
     entity="build",
     returns=Build,
     runner=True,
-    extra_wait_seconds=runners.MAX_WAIT_SECONDS,
+    extra_wait_seconds=build_claims.MAX_WAIT_SECONDS,
     entity_description="The claimed build, now running; null if there is none that the runner can take.",
     second_field=("job", Job, "The job to run; null if no build was claimed."),
     description="Assigns the oldest matching build to the calling runner. Runners only, authenticated with the runner token.",
 )
 async def claim_build(info: Info, input: ClaimBuildInput) -> tuple[tables.Build | None, Any]:
     runner_identity = _require_runner(info.context)
-    details = runners.RunnerDetails.of(sent_values(input))
-    claimed = await runners.claim_build(info.context, runner_identity, details, get_or(input.wait_seconds, 0))
+    details = build_claims.RunnerDetails.of(sent_values(input))
+    claimed = await build_claims.claim_build(info.context, runner_identity, details, get_or(input.wait_seconds, 0))
     return await runner_jobs.build_claimed_job(info.context, claimed)
 
 

@@ -8,7 +8,7 @@ import strawberry
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
 from graph.rules.permissions.policy import Action, can, require
-from graph.rules.runners import runner_registration, runners
+from graph.rules.runners import build_claims, runner_registration
 from graph.types.builds.runners import Runner
 from graph.types.inputs import find_project, get_or, optional, sent_values
 from storage import tables
@@ -113,7 +113,7 @@ class RegisterRunnerInput:
     description="Registers a runner with a registration token; no other credential is required.",
 )
 async def register_runner(info: Info, input: RegisterRunnerInput) -> tuple[tables.Runner, str]:
-    details, tags = runners.RunnerDetails.of(sent_values(input)), get_or(input.tags, [])
+    details, tags = build_claims.RunnerDetails.of(sent_values(input)), get_or(input.tags, [])
     return await runner_registration.register_runner(info.context, input.registration_token, get_or(input.description, ""), tags, details)
 
 

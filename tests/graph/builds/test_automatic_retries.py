@@ -11,7 +11,7 @@ from graph.operations.execution import Graph
 from graph.rules.builds.automatic_retries import FailureReason, is_retry_due
 from graph.rules.ci.config_errors import PipelineConfigError
 from graph.rules.ci.config_parser import parse_config
-from graph.rules.runners import runners
+from graph.rules.runners import status_reports
 from storage import tables
 from storage.tables import CheckStatus, Visibility
 from storage.tables.builds import builds as statements
@@ -58,7 +58,7 @@ class TestRetry:
         while await runner.claim_id() != late.id:
             pass
         moment = make.services.clock() + timedelta(hours=2)
-        await runners.recover_lost_builds(replace(make.services, clock=lambda: moment))
+        await status_reports.recover_lost_builds(replace(make.services, clock=lambda: moment))
         build = await make.fetch(tables.Build, late.id)
         assert build is not None
         assert (build.status, build.attempt) == (CheckStatus.PENDING, 2)

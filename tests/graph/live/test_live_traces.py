@@ -19,7 +19,7 @@ from graph.live.trace_feeds import TraceFeed, TraceFeeds
 from graph.operations.execution import Graph
 from graph.operations.transaction import commit_and_notify, session_for
 from graph.rules.builds import builds, traces
-from graph.rules.runners import runners
+from graph.rules.runners import status_reports
 from storage import tables
 from storage.database.pg_notify import Notifications
 from storage.tables import AccessLevel, CheckStatus, Visibility
@@ -99,7 +99,7 @@ class TestPieces:
     async def test_begin_again_after_the_runner_was_lost(self, graph: Graph, running: TraceScenario) -> None:
         await running.append("one\n")
         async with subscribed(graph, running.owner, TRACE, **running.variables) as stream:
-            await running.change(lambda context, row: runners.return_to_queue(context, row, "Again.\n"))
+            await running.change(lambda context, row: status_reports.return_to_queue(context, row, "Again.\n"))
             assert await next_piece(stream) == ("Again.\n", 0, 7)
 
     async def test_resume_after_the_last_event_of_a_build_that_started_again(self, graph: Graph, running: TraceScenario) -> None:
@@ -107,7 +107,7 @@ class TestPieces:
         await running.append("one\ntwo\nthree\n")
         variables = {**running.variables, "after": "14"}
         async with subscribed(graph, running.owner, TRACE, **variables) as stream:
-            await running.change(lambda context, row: runners.return_to_queue(context, row, "Again.\n"))
+            await running.change(lambda context, row: status_reports.return_to_queue(context, row, "Again.\n"))
             assert await next_piece(stream) == ("Again.\n", 0, 7)
         await running.change(lambda context, row: traces.append_trace(context, row, "one\ntwo\nthree\n", row.trace_size))
         resumed = await subscribe(graph, TRACE, variables, None, token_of(running.owner), request_id="test", after=7)
@@ -127,7 +127,7 @@ class TestPieces:
             await running.append("three\n")
             assert await next_piece(stream) == ("three\n", 8, 14)
         if restart == "lost runner":
-            await running.change(lambda context, row: runners.return_to_queue(context, row, ""))
+            await running.change(lambda context, row: status_reports.return_to_queue(context, row, ""))
         elif restart == "retry":
             await running.finish()
             await running.change(builds.retry_build)

@@ -22,7 +22,7 @@ from graph.jobs.runner_queue import OldestBuildsQuery, RunnerQueue
 from graph.operations.execution import Graph
 from graph.operations.transaction import session_for
 from graph.rules.builds import traces
-from graph.rules.runners import runners as rules
+from graph.rules.runners import status_reports
 from graph.rules.runners.build_queues import accepted_queues, accepts_queue
 from storage import tables
 from storage.database.clock import now
@@ -506,7 +506,7 @@ class TestReports:
 
         again = await other.claim()
         assert again is not None
-        assert (again["id"], again["traceOffset"]) == (build.id, len(rules.RETURNED_MESSAGE))
+        assert (again["id"], again["traceOffset"]) == (build.id, len(status_reports.RETURNED_MESSAGE))
         assert await runner.code(REPORT, job["token"], databaseId=build.id, status="SUCCESS") == "UNAUTHENTICATED"
         assert await runner.code(REPORT, databaseId=build.id, status="SUCCESS") == "CONFLICT"
 
@@ -549,13 +549,13 @@ class TestLease:
         assert job is not None
         await lost(APPEND, databaseId=build.id, text="some\n", offset=0)
 
-        await rules.recover_lost_builds(await self.services_later(services, 50))
+        await status_reports.recover_lost_builds(await self.services_later(services, 50))
         assert (await row_of(make, build.id)).status is CheckStatus.RUNNING
-        await rules.recover_lost_builds(await self.services_later(services, 70))
+        await status_reports.recover_lost_builds(await self.services_later(services, 70))
 
         row = await row_of(make, build.id)
         assert (row.status, row.attempt, row.runner_id, row.started_at) == (CheckStatus.PENDING, 1, None, None)
-        assert row.trace_size == len(rules.LOST_MESSAGE)
+        assert row.trace_size == len(status_reports.LOST_MESSAGE)
         assert await calls(await make.runner()).claim_id() == build.id
         assert await lost.code(REPORT, databaseId=build.id, status="SUCCESS") == "CONFLICT"
         assert await lost.code(APPEND, job["token"], databaseId=build.id, text="late", offset=5) == "UNAUTHENTICATED"
@@ -570,7 +570,7 @@ class TestLease:
                 await maintenance.run(later)
 
         async def recover(seconds: float) -> list[CheckStatus]:
-            await rules.recover_lost_builds(await self.services_later(services, seconds))
+            await status_reports.recover_lost_builds(await self.services_later(services, seconds))
             return [(await row_of(make, build)).status for build in ids]
 
         assert await recover(1050) == [CheckStatus.RUNNING] * 2
@@ -585,7 +585,7 @@ class TestLease:
         services.lease_grace.begin(services.clock() + timedelta(seconds=4600))
 
         async def recover(seconds: float) -> CheckStatus:
-            await rules.recover_lost_builds(await self.services_later(services, seconds))
+            await status_reports.recover_lost_builds(await self.services_later(services, seconds))
             return (await row_of(make, build.id)).status
 
         assert [await recover(1000), await recover(1059)] == [CheckStatus.RUNNING] * 2
@@ -595,7 +595,7 @@ class TestLease:
         self, services: Services, calls: Calling, make: DataFactory, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         builds = [await make.pending_build(await make.project()) for _ in range(3)]
-        runner, return_to_queue = calls(await make.runner()), rules.return_to_queue
+        runner, return_to_queue = calls(await make.runner()), status_reports.return_to_queue
         for build in builds:
             assert await runner.claim_id() == build.id
 
@@ -604,9 +604,9 @@ class TestLease:
                 raise RuntimeError("the first one")
             await return_to_queue(context, build, message)
 
-        monkeypatch.setattr(rules, "return_to_queue", return_others)
+        monkeypatch.setattr(status_reports, "return_to_queue", return_others)
         with pytest.raises(RuntimeError, match="the first one"):
-            await rules.recover_lost_builds(await self.services_later(services, 70))
+            await status_reports.recover_lost_builds(await self.services_later(services, 70))
         assert [(await row_of(make, build.id)).status for build in builds] == [CheckStatus.RUNNING, *[CheckStatus.PENDING] * 2]
 
     async def test_it_is_started_four_times_at_most(self, services: Services, calls: Calling, make: DataFactory) -> None:
@@ -615,13 +615,13 @@ class TestLease:
             assert (await row_of(make, build.id)).status is CheckStatus.PENDING
             assert await runner.claim_id() == build.id
             await runner(APPEND, databaseId=build.id, text="some\n", offset=0)
-            await rules.recover_lost_builds(await self.services_later(services, 70))
+            await status_reports.recover_lost_builds(await self.services_later(services, 70))
 
         row = await row_of(make, build.id)
         assert row.status is CheckStatus.FAILED
         async with session_for(services.database, writing=False) as session:
             lines = await traces.read_tail(Context(services, session, None, "test"), row, 10)
-        assert lines[-1] == rules.ABANDONED_MESSAGE.strip()
+        assert lines[-1] == status_reports.ABANDONED_MESSAGE.strip()
 
     async def test_a_build_far_beyond_its_time_has_failed(self, services: Services, calls: Calling, make: DataFactory) -> None:
         build = await make.pending_build(await make.project())
@@ -630,14 +630,14 @@ class TestLease:
             await session.execute(text("UPDATE builds SET lease_until = '2100-01-01 00:00:00.000000'"))
             await session.commit()
 
-        await rules.recover_lost_builds(await self.services_later(services, 3650))
+        await status_reports.recover_lost_builds(await self.services_later(services, 3650))
         assert (await row_of(make, build.id)).status is CheckStatus.RUNNING
-        await rules.recover_lost_builds(await self.services_later(services, 3670))
+        await status_reports.recover_lost_builds(await self.services_later(services, 3670))
 
         assert (await row_of(make, build.id)).status is CheckStatus.FAILED
 
     async def test_expiry_is_a_maintenance_job(self) -> None:
-        assert rules.recover_lost_builds in maintenance.JOBS
+        assert status_reports.recover_lost_builds in maintenance.JOBS
 
 
 class TestWaiting:
