@@ -16,7 +16,7 @@ from storage.disk_sync import replace_file
 from storage.git.cancellation import Cancellation
 from storage.git.history.history_cache import HistoryCache
 from storage.git.importing.repository_import import ProgressCallback, import_repository
-from storage.git.packing import object_collection, packs, repack
+from storage.git.packing import dropped_packs, object_collection, packs, repack
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.refs.ref_names import DEFAULT_HEAD
 from storage.git.repository import RefTargets, Repository
@@ -162,7 +162,7 @@ class Repositories:
         They were in the repository then, or were written later; only a collection deletes objects. The caller has locked the project, or
         its commit finds out whether the version of its refs has changed since the call.
         """
-        return await asyncio.to_thread(object_collection.has_dropped, self.path_of(project_id), version)
+        return await asyncio.to_thread(dropped_packs.has_dropped, self.path_of(project_id), version)
 
     async def insert_packs(self, session: DatabaseSession, project_id: int, uploaded: Sequence[dict[str, Any]]) -> None:
         """Inserts the rows of uploaded packs in the transaction of the project."""

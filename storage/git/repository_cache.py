@@ -28,7 +28,7 @@ from sqlmodel import col
 
 from storage.database.engine import Database, DatabaseSession
 from storage.disk_sync import replace_file
-from storage.git.packing import object_collection, pack_transfer, packs, repack
+from storage.git.packing import dropped_packs, object_collection, pack_transfer, packs, repack, unreachable_packs
 from storage.git.packing.bucket_packs import BucketPacks, PackReplacement
 from storage.git.packing.object_collection import CollectedObjects, CollectionTips
 from storage.git.packing.pack_transfer import PacksUnavailable
@@ -224,7 +224,7 @@ class RepositoryCache(Repositories):
                         await self._packs.replace(session, project_id, replacement, collected)
                         await session.commit()
                 await self.mark_published(path, replacement.added)
-            await asyncio.to_thread(object_collection.drop, path, collected.expired, moment)
+            await asyncio.to_thread(dropped_packs.drop, path, collected.expired, moment)
             return collected
 
     async def _replace_and_drop(
@@ -362,7 +362,7 @@ def _finish_fetch(path: Path, current: Sequence[rows.Pack], local: set[str]) -> 
         replace_file(path / packs.SHALLOW, shallow)
     for pack in current:
         # A pack that this host wrote itself may have been found unreachable by another.
-        object_collection.set_mark(path, pack.name, pack.created_at.timestamp() if pack.is_reachable is False else None)
+        unreachable_packs.set_mark(path, pack.name, pack.created_at.timestamp() if pack.is_reachable is False else None)
     names = {pack.name for pack in current}
     packs.remove_packs(path, packs.read_published(path) & local - names)
     packs.write_published(path, names)

@@ -20,7 +20,6 @@ import asyncio
 import contextlib
 import mmap
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -29,8 +28,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storage.disk_sync import replace_file
-from storage.git.packing import packs, repack
+from storage.git.packing import dropped_packs, packs, repack, unreachable_packs
 from storage.git.refs.ref_lock import RefLock
 from storage.git.subprocesses import background_command
 from storage.git.subprocesses.git_command import GitCommandError
@@ -38,17 +36,11 @@ from storage.git.subprocesses.git_command import GitCommandError
 COLLECTION_SECONDS = 7 * 24 * 3600.0
 """A repository that has changed is collected at this interval."""
 RETRY_SECONDS = 3600.0
-UNREACHABLE_SECONDS = 14 * 24 * 3600.0
-DROPPED_SECONDS = 24 * 3600.0
 MIN_BITMAP_OBJECTS = 5_000
 """A smaller repository is fast without a bitmap."""
 
 _STAMP = "collected"
 """The file whose time is that of the last attempt."""
-_DROPPED = "dropped"
-_DROPPED_VERSION = "dropped-version"
-"""The file with the version of the refs since packs were last dropped."""
-_MARK = re.compile(rb"unreachable since (\d+)\n")
 _FANOUT_OFFSET, _NAMES_OFFSET = 8, 8 + 256 * 4
 """Where an index has its table of counts by first byte, and its sorted object ids (gitformat-pack, version 2)."""
 
@@ -86,7 +78,7 @@ def _is_due(path: Path) -> bool:
     complete = {name for name in names if (packs.folder_of(path) / f"{name}.bitmap").exists()}
     if not complete and _count_objects(path, names) >= MIN_BITMAP_OBJECTS and not (path / packs.SHALLOW).exists():
         return True
-    return age >= COLLECTION_SECONDS and (bool(names - complete) or (path / _DROPPED).is_dir())
+    return age >= COLLECTION_SECONDS and (bool(names - complete) or dropped_packs.has_any(path))
 
 
 def _collected_at(path: Path) -> float:
@@ -129,15 +121,15 @@ async def collect(path: Path, tips: CollectionTips, moment: float) -> CollectedO
         if collected is None:
             return None
         # Deletes what was dropped before, which may take long.
-        await asyncio.to_thread(drop, path, (), moment)
+        await asyncio.to_thread(dropped_packs.drop, path, (), moment)
         if not collected.expired:
             return collected
         expired: list[str] = []
         async with tips.lock() as lock:
             if lock is not None:
                 # Without those whose objects git has found again meanwhile.
-                expired = await asyncio.to_thread(_list_expired, path, collected.expired, moment)
-                await asyncio.to_thread(drop, path, expired, moment, lock.version)
+                expired = await asyncio.to_thread(unreachable_packs.list_expired, path, collected.expired, moment)
+                await asyncio.to_thread(dropped_packs.drop, path, expired, moment, lock.version)
         return replace(collected, expired=expired) if expired else collected.without_deletions()
 
 
@@ -153,42 +145,16 @@ async def pack_objects(path: Path, tips: CollectionTips, moment: float) -> Async
         try:
             collected = await _pack_once(path, tips, moment)
         except GitCommandError:
-            if not await asyncio.to_thread(_restore_dropped, path):
+            if not await asyncio.to_thread(dropped_packs.restore, path):
                 raise
             collected = await _pack_once(path, tips, moment)
         yield collected
 
 
-def has_dropped(path: Path, version: int) -> bool:
-    """Whether packs were dropped after the refs had this version."""
-    try:
-        return int((path / _DROPPED_VERSION).read_bytes()) > version
-    except FileNotFoundError:
-        return False
-
-
-def mark_unreachable(path: Path, name: str, moment: float) -> None:
-    """Marks a pack, which need not exist yet, as one of objects that are unreachable since `moment`, in seconds since 1970."""
-    (packs.folder_of(path) / f"{name}.keep").write_bytes(b"unreachable since %d\n" % moment)
-
-
-def set_mark(path: Path, name: str, moment: float | None) -> None:
-    """Marks a pack as one of objects that are unreachable since `moment`, unless its mark is newer; None removes its mark."""
-    file = packs.folder_of(path) / f"{name}.keep"
-    try:
-        mark = _MARK.fullmatch(file.read_bytes())
-    except FileNotFoundError:
-        mark = None
-    if moment is None and mark is not None:
-        file.unlink(missing_ok=True)
-    elif moment is not None and (mark is None or int(mark[1]) < int(moment)):
-        mark_unreachable(path, name, moment)
-
-
 async def _pack_once(path: Path, tips: CollectionTips, moment: float) -> CollectedObjects:
     await asyncio.to_thread(packs.pack_loose_objects, path)
-    listed, unreachable = await asyncio.to_thread(_list_packs, path)
-    expired = set(await asyncio.to_thread(_list_expired, path, unreachable, moment))
+    listed, unreachable = await asyncio.to_thread(unreachable_packs.list_packs, path)
+    expired = set(await asyncio.to_thread(unreachable_packs.list_expired, path, unreachable, moment))
     retained = unreachable - expired
     oids = {*tips.refs, *tips.named}
     missing = await _find_missing(path, oids)
@@ -205,7 +171,7 @@ async def _pack_once(path: Path, tips: CollectionTips, moment: float) -> Collect
         stray_pack = await _pack_objects(path, [*strays, *(needed or ())])
         remaining = retained | complete
         if stray_pack is not None:
-            await asyncio.to_thread(mark_unreachable, path, stray_pack, moment)
+            await asyncio.to_thread(unreachable_packs.mark_unreachable, path, stray_pack, moment)
             remaining.add(stray_pack)
         if not (path / packs.SHALLOW).exists():
             await _write_commit_graph(path, scratch)
@@ -213,32 +179,6 @@ async def _pack_once(path: Path, tips: CollectionTips, moment: float) -> Collect
     expired -= remaining
     deleted = await asyncio.to_thread(_list_absent, path, expired, {*remaining, *unreachable} - expired)
     return CollectedObjects(reachable, stray_pack, deleted, sorted(expired))
-
-
-def _list_packs(path: Path) -> tuple[set[str], set[str]]:
-    """The packs to replace, and those of unreachable objects. A pack that git keeps for a running push is neither."""
-    listed, unreachable = set(), set()
-    for name in packs.list_packs(path):
-        try:
-            mark = _MARK.fullmatch((packs.folder_of(path) / f"{name}.keep").read_bytes())
-        except FileNotFoundError:
-            listed.add(name)
-        else:
-            if mark is not None:
-                unreachable.add(name)
-    return listed, unreachable
-
-
-def _list_expired(path: Path, names: Collection[str], moment: float) -> list[str]:
-    """Those of these packs of unreachable objects whose time has come; git sets the time of a pack when it finds an object there again."""
-    expired = []
-    for name in names:
-        with contextlib.suppress(FileNotFoundError):
-            mark = _MARK.fullmatch((packs.folder_of(path) / f"{name}.keep").read_bytes())
-            found_at = (packs.folder_of(path) / f"{name}.pack").stat().st_mtime
-            if mark is not None and max(float(mark[1]), found_at) <= moment - UNREACHABLE_SECONDS:
-                expired.append(name)
-    return expired
 
 
 async def _find_missing(path: Path, oids: Collection[str]) -> set[str]:
@@ -359,36 +299,3 @@ def _read_count(index: mmap.mmap, shard: int) -> int:
     """The number of objects up to this first byte."""
     at = _FANOUT_OFFSET + shard * 4
     return int.from_bytes(index[at : at + 4])
-
-
-def drop(path: Path, names: Collection[str], moment: float, version: int | None = None) -> None:
-    """Moves packs out of the object store, and deletes those that were moved a day ago, which no ref has needed since.
-
-    `version` is that of the refs from now on, for `has_dropped`.
-    """
-    if names and version is not None:
-        replace_file(path / _DROPPED_VERSION, b"%d" % version)
-    dropped = path / _DROPPED
-    if dropped.is_dir():
-        for file in list(dropped.iterdir()):
-            if file.stat().st_mtime <= moment - DROPPED_SECONDS:
-                file.unlink()
-        with contextlib.suppress(OSError):
-            dropped.rmdir()
-    for name in names:
-        dropped.mkdir(exist_ok=True)
-        # Indexes first: no pack may be found without its objects.
-        for file in sorted(packs.folder_of(path).glob(f"{name}.*"), key=lambda file: file.suffix != ".idx"):
-            target = file.rename(dropped / file.name)
-            os.utime(target, (moment, moment))
-
-
-def _restore_dropped(path: Path) -> bool:
-    """Returns dropped packs to the object store. Returns whether there were any."""
-    try:
-        files = sorted((path / _DROPPED).iterdir(), key=lambda file: file.suffix == ".idx")
-    except FileNotFoundError:
-        return False
-    for file in files:
-        file.rename(packs.folder_of(path) / file.name)
-    return bool(files)

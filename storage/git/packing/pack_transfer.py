@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import structlog
 
-from storage.git.packing import object_collection, packs
+from storage.git.packing import packs, unreachable_packs
 from storage.git.packing.pack_checksum import PackChecksum
 from storage.git.repository import NotARepository
 from storage.objects.object_store import READ_CHUNK_BYTES, ObjectNotFound, ObjectStore, new_key, read_chunks
@@ -121,7 +121,7 @@ async def _download_once(store: ObjectStore, pack: Pack, repository: Path) -> st
         folder = packs.folder_of(repository)
         content.install(folder / f"{pack.name}.pack")
         if pack.is_reachable is False:
-            object_collection.mark_unreachable(repository, pack.name, pack.created_at.timestamp())
+            unreachable_packs.mark_unreachable(repository, pack.name, pack.created_at.timestamp())
         # Last: git looks for indexes.
         index.install(folder / f"{pack.name}.idx")
         return None

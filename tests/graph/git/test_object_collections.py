@@ -21,7 +21,7 @@ from storage import tables
 from storage.database.clock import now
 from storage.database.column_types import metadata
 from storage.git import merge_preview
-from storage.git.packing import object_collection
+from storage.git.packing import dropped_packs, object_collection
 from storage.git.packing import repack as repack_files
 from storage.git.packing.pack_transfer import PacksUnavailable
 from storage.git.protocol.push import RefCommand
@@ -85,7 +85,7 @@ class TestCollectObjects:
 
             return work
 
-        module, name = (object_collection, "drop") if "objects" in moment else (commits, "delete_commits")
+        module, name = (dropped_packs, "drop") if "objects" in moment else (commits, "delete_commits")
         monkeypatch.setattr(module, name, push_before(getattr(module, name)))
         later = replace(make.services, clock=lambda: now() + timedelta(days=15))
         await object_collections.collect_project(later, project.id)

@@ -11,8 +11,10 @@ from typing import Any, cast
 
 import pytest
 
-from storage.git.packing import object_collection, packs, repack
-from storage.git.packing.object_collection import COLLECTION_SECONDS, DROPPED_SECONDS, UNREACHABLE_SECONDS, CollectedObjects, CollectionTips
+from storage.git.packing import dropped_packs, object_collection, packs, repack, unreachable_packs
+from storage.git.packing.dropped_packs import DROPPED_SECONDS
+from storage.git.packing.object_collection import COLLECTION_SECONDS, CollectedObjects, CollectionTips
+from storage.git.packing.unreachable_packs import UNREACHABLE_SECONDS
 from storage.git.refs.ref_lock import RefLock
 from storage.git.repository import Repository
 from storage.git.subprocesses.git_command import GitCommandError
@@ -231,9 +233,9 @@ class TestUnreachableObjects:
     def test_are_unreachable_since_the_newest_mark_of_their_pack(self, path: Path) -> None:
         mark = packs.folder_of(path) / "pack-1.keep"
         for moment, expected in ((NOW, NOW), (NOW + 1, NOW + 1), (NOW, NOW + 1)):
-            object_collection.set_mark(path, "pack-1", moment)
+            unreachable_packs.set_mark(path, "pack-1", moment)
             assert mark.read_text() == f"unreachable since {expected:.0f}\n"
-        object_collection.set_mark(path, "pack-1", None)
+        unreachable_packs.set_mark(path, "pack-1", None)
         assert not mark.exists()
 
     async def test_stay_for_now_if_a_ref_has_moved_meanwhile(self, path: Path) -> None:
@@ -256,14 +258,14 @@ class TestUnreachableObjects:
         collected = await object_collection.collect(path, CollectionTips(refs_of(path), [], lock), NOW + UNREACHABLE_SECONDS)
         assert collected is not None and not collected.deleted
         assert has(path, first) and has(path, second)
-        assert not object_collection.has_dropped(path, 0)
+        assert not dropped_packs.has_dropped(path, 0)
 
     async def test_that_were_dropped_since_a_version_of_the_refs_are_noticed(self, path: Path) -> None:
         make_unreachable(path, "stray")
         await collect(path)
-        assert not object_collection.has_dropped(path, 0)
+        assert not dropped_packs.has_dropped(path, 0)
         await collect(path, NOW + UNREACHABLE_SECONDS)
-        assert [object_collection.has_dropped(path, version) for version in (VERSION - 1, VERSION)] == [True, False]
+        assert [dropped_packs.has_dropped(path, version) for version in (VERSION - 1, VERSION)] == [True, False]
 
     async def test_are_not_mixed_with_others_by_a_repack(self, path: Path) -> None:
         make_unreachable(path, "stray")
