@@ -12,7 +12,7 @@ from graph.rules.accounts import accounts
 from graph.rules.states import is_work_in_progress
 from storage import tables
 from storage.git.commits import GitCommit
-from storage.git.packing.pushed_objects import ChangedPaths, list_changed_paths
+from storage.git.diffs.changed_paths import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, NotARepository, Repository, UnknownCommit
 from storage.git.tag_objects import read_message
 

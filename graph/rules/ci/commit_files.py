@@ -6,7 +6,7 @@ from functools import cached_property
 
 from graph.rules.ci.expressions import ExpressionSearches, compile_expression
 from storage.git import trees
-from storage.git.packing.pushed_objects import list_changed_paths
+from storage.git.diffs.changed_paths import list_changed_paths
 from storage.git.refs.ref_names import NULL_ID
 from storage.git.repository import DamagedRepository, Repository, UnknownCommit
 

@@ -14,7 +14,7 @@ from graph.rules.git.commit_comparison import run_git
 from graph.rules.git.commits import load_diff_between
 from storage import tables
 from storage.git import merge
-from storage.git.diffs.changed_paths import changed_paths
+from storage.git.diffs.changed_paths import find_changed_paths
 from storage.git.diffs.diff import CUT_MARK, FileDiff
 from storage.git.merge_preview import has_commit, ids_beyond
 from storage.git.repository import Repository
@@ -175,7 +175,7 @@ def _find_new_changes(repository: Repository, visit: LastVisit) -> NewChanges | 
     oids = ids_beyond(repository, [seen, base] if base is not None else [seen], head)
     if old_base == base:
         return NewChanges(oids, None)
-    sides = changed_paths(repository, old_base, seen), changed_paths(repository, base, head)
+    sides = find_changed_paths(repository, old_base, seen), find_changed_paths(repository, base, head)
     return NewChanges(oids, None if None in sides else frozenset().union(*filter(None, sides)), old_base)
 
 

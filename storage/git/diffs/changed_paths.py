@@ -1,6 +1,7 @@
 """The paths of files that differ between two commits, found by comparing trees alone: without contents and without renames."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pygit2
@@ -9,6 +10,11 @@ from storage.git.diffs.diff import read_tree_entries
 from storage.git.repository import DamagedRepository, Repository
 
 MAX_PATHS = 20_000
+"""Paths that differ between two commits, above which they are not known."""
+MAX_LISTED_PATHS = 1_000
+"""Paths that are listed of one commit."""
+MAX_LISTED_TREES = 2_000
+"""Pairs of trees that are compared to list the paths of one commit."""
 _MAX_TREES = 20_000
 _FOLDER = b"40000"
 
@@ -52,7 +58,7 @@ def walk_changed_files(repository: Repository, old: str | None, oid: str, *, max
         raise DamagedRepository(f"{repository.path}: the trees of {oid} cannot be read: {error}") from error
 
 
-def changed_paths(repository: Repository, old: str | None, oid: str) -> set[str] | None:
+def find_changed_paths(repository: Repository, old: str | None, oid: str) -> set[str] | None:
     """Returns the paths that differ between the commits `old` (a full id; None: the empty tree) and `oid`.
 
     None if there are more than MAX_PATHS, or in more than _MAX_TREES folders. Raises UnknownCommit, DamagedRepository.
@@ -65,4 +71,37 @@ def changed_paths(repository: Repository, old: str | None, oid: str) -> set[str]
                 return None
     except TooManyTrees:
         return None
+    return found
+
+
+@dataclass(slots=True)
+class ChangedPaths:
+    """The sorted paths that a commit changes; a renamed file is removed and added.
+
+    Paths beyond the limits are left out, and `is_complete` is False.
+    """
+
+    added: list[str] = field(default_factory=list)
+    modified: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+    is_complete: bool = True
+
+    def __len__(self) -> int:
+        return len(self.added) + len(self.modified) + len(self.removed)
+
+
+def list_changed_paths(repository: Repository, oid: str, parent: str | None) -> ChangedPaths:
+    """The changes from a commit's parent to the commit; without a parent, all its files are added. Raises DamagedRepository."""
+    found = ChangedPaths()
+    try:
+        for path, was_file, is_file in walk_changed_files(repository, parent, oid, max_trees=MAX_LISTED_TREES):
+            if len(found) == MAX_LISTED_PATHS:
+                found.is_complete = False
+                break
+            paths = found.modified if was_file and is_file else found.added if is_file else found.removed
+            paths.append(path)
+    except TooManyTrees:
+        found.is_complete = False
+    for paths in (found.added, found.modified, found.removed):
+        paths.sort()
     return found

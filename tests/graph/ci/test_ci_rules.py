@@ -14,7 +14,7 @@ from graph.rules.ci.expressions import ExpressionSearches, compile_expression
 from graph.rules.ci.job_rules import RuleContext, push_variables
 from graph.rules.ci.job_selection import select_jobs
 from graph.rules.ci.rule_conditions import parse_condition
-from storage.git.packing import pushed_objects
+from storage.git.diffs import changed_paths
 from storage.tables import CheckStatus, RunWhen
 from tests.graph.builds.test_pipelines import PushScenario
 from tests.graph.runners.test_build_claims import RunnerCalls
@@ -180,7 +180,7 @@ named: {script: x, rules: [{if: '$CI_PIPELINE_SOURCE == "push" && $CI_COMMIT_BEF
         pushes = PushScenario(make, await make.indexed(project), owner)
         text = "changed: {script: x, rules: [{changes: [first/**]}]}"
         await pushes(text, message="One")
-        monkeypatch.setattr(pushed_objects, "MAX_COMPARED_TREES", 2)
+        monkeypatch.setattr(changed_paths, "MAX_LISTED_TREES", 2)
         await pushes(text, message="Two", **{"first/file": "1", "last/file": "1"})
 
         assert [[job["name"] for job in pipeline.jobs or []] for pipeline in await pushes.pipelines()] == [["changed"]]

@@ -1,11 +1,11 @@
-"""What hooks report of pushed objects."""
+"""The paths that commits change, and the messages of tags, as hooks report them."""
 
 from pathlib import Path
 
 import pytest
 
-from storage.git.packing import pushed_objects
-from storage.git.packing.pushed_objects import ChangedPaths, list_changed_paths
+from storage.git.diffs import changed_paths
+from storage.git.diffs.changed_paths import ChangedPaths, list_changed_paths
 from storage.git.repository import DamagedRepository, Repository
 from storage.git.tag_objects import read_message
 from tests.support.git.git_history import commit_files, commit_rows, git, tree_row, write_tree
@@ -64,13 +64,13 @@ class TestChangedPaths:
     def test_are_bounded(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         commit = commit_files(path, {f"{n}/{n}": b"1" for n in range(10)})
         repository = Repository.open(path)
-        monkeypatch.setattr(pushed_objects, "MAX_CHANGED_PATHS", 4)
+        monkeypatch.setattr(changed_paths, "MAX_LISTED_PATHS", 4)
         found = list_changed_paths(repository, commit, None)
         assert (len(found), found.is_complete) == (4, False)
-        monkeypatch.setattr(pushed_objects, "MAX_CHANGED_PATHS", 10)
+        monkeypatch.setattr(changed_paths, "MAX_LISTED_PATHS", 10)
         found = list_changed_paths(repository, commit, None)
         assert (len(found), found.is_complete) == (10, True)
-        monkeypatch.setattr(pushed_objects, "MAX_COMPARED_TREES", 3)
+        monkeypatch.setattr(changed_paths, "MAX_LISTED_TREES", 3)
         found = list_changed_paths(repository, commit, None)
         assert (len(found), found.is_complete) == (2, False)
         with pytest.raises(DamagedRepository):
