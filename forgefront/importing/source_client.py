@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any
 
 import httpx
-import orjson
 
 from forgefront.importing.source_errors import (
     SourceError,
@@ -27,10 +26,10 @@ from forgefront.importing.source_errors import (
     SourceUnauthorized,
     SourceUnreachable,
 )
+from forgefront.importing.source_pages import PAGE_SIZE, SourcePage, next_page_number, parse_json, parse_page, type_name
 from graph.http.response_headers import parse_date, parse_retry_after
 
 TOKEN_HEADER = "PRIVATE-TOKEN"  # noqa: S105 - the name of a header
-PAGE_SIZE = 100
 MAX_PAGES = 100_000
 MAX_JSON_BYTES = 32 * 2**20
 MAX_FILE_BYTES = 2 * 2**30
@@ -50,15 +49,6 @@ INVALID_URL_ERRORS = (httpx.InvalidURL, ValueError)
 """What httpx raises for a URL that it cannot send, as one with control characters, or a host that is no domain."""
 
 Params = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SourcePage:
-    """A page of a collection; `total` is the number of entries that the instance reports, if it does."""
-
-    entries: list[dict[str, Any]]
-    malformed: int
-    total: int | None
 
 
 @dataclass
@@ -114,7 +104,7 @@ class SourceClient:
         """The JSON object at `path`. Raises SourceError."""
         value = await self.get(path, params)
         if not isinstance(value, dict):
-            raise SourceMalformed(path, f"the answer is {_type_name(value)}, not an object")
+            raise SourceMalformed(path, f"the answer is {type_name(value)}, not an object")
         return value
 
     async def get_text(self, path: str, params: Params | None = None, *, max_bytes: int = MAX_JSON_BYTES) -> bytes:
@@ -160,7 +150,7 @@ class SourceClient:
             async with self._request(link or path, None if link else query) as response:
                 body = await _read_bounded(path, response, MAX_JSON_BYTES)
                 headers = response.headers
-            page = _parse_page(path, body, headers)
+            page = parse_page(path, body, headers)
             digest = blake2b(body, digest_size=16).digest()
             has_headers = "x-next-page" in headers or "link" in headers
             if digest in digests and (page.entries or page.malformed):
@@ -171,7 +161,7 @@ class SourceClient:
             yield page
             link = self._next_link(path, headers)
             if link is None:
-                following = _next_number(headers, number, len(page.entries) + page.malformed)
+                following = next_page_number(headers, number, len(page.entries) + page.malformed)
                 if following is None:
                     return
                 if following <= number:
@@ -208,7 +198,7 @@ class SourceClient:
             if not is_read:
                 async with self._request(path, {"page": number, "per_page": PAGE_SIZE}) as response:
                     body = await _read_bounded(path, response, MAX_JSON_BYTES)
-                    collected = _parse_page(path, body, response.headers).entries
+                    collected = parse_page(path, body, response.headers).entries
             for entry in reversed(collected):
                 yield entry
             collected, is_read = [], False
@@ -325,7 +315,7 @@ class SourceClient:
         await self.sleep(_backoff_seconds(attempt) if retry_after is None else min(retry_after, MAX_RETRY_AFTER_SECONDS))
 
     async def _read_json(self, path: str, response: httpx.Response) -> Any:
-        return _parse_json(path, await _read_bounded(path, response, MAX_JSON_BYTES))
+        return parse_json(path, await _read_bounded(path, response, MAX_JSON_BYTES))
 
 
 def _backoff_seconds(attempt: int) -> float:
@@ -356,36 +346,5 @@ async def _read_bounded(path: str, response: httpx.Response, max_bytes: int) -> 
     return b"".join(blocks)
 
 
-def _parse_json(path: str, body: bytes) -> Any:
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError:
-        raise SourceMalformed(path, "the answer is not JSON") from None
-
-
-def _parse_page(path: str, body: bytes, headers: httpx.Headers) -> SourcePage:
-    values = _parse_json(path, body)
-    if not isinstance(values, list):
-        raise SourceMalformed(path, f"the answer is {_type_name(values)}, not a list")
-    entries = [value for value in values if isinstance(value, dict)]
-    return SourcePage(entries, len(values) - len(entries), _number(headers.get("x-total")))
-
-
-def _next_number(headers: httpx.Headers, number: int, size: int) -> int | None:
-    if (next_page := headers.get("x-next-page")) is not None:
-        return _number(next_page)
-    if "link" in headers:
-        return None
-    return number + 1 if size >= PAGE_SIZE else None
-
-
-def _number(value: str | None) -> int | None:
-    return int(value) if value and value.isascii() and value.isdigit() and len(value) < 12 else None
-
-
 def _origin_of(url: httpx.URL) -> tuple[str, str, int]:
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
-
-
-def _type_name(value: Any) -> str:
-    return {dict: "an object", list: "a list", str: "a string", type(None): "null"}.get(type(value), "a number or a boolean")
