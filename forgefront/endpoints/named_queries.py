@@ -39,7 +39,8 @@ from forgefront.server.basic_credentials import read_basic_password
 from forgefront.server.etags import make_etag, make_weak_etag, matches_etag
 from graph.documents.trusted_documents import TrustedDocument
 from graph.errors import Code
-from graph.http.endpoint import RESPONSE_JSON, make_response
+from graph.http.content_negotiation import RESPONSE_JSON
+from graph.http.endpoint import make_response
 from graph.http.json_pieces import dump_json
 from graph.http.requests import GraphqlRequestError, credential_of, headers_of, parse_pairs
 from graph.http.responses import rate_headers, serialize_result

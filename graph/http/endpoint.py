@@ -29,7 +29,6 @@ import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -39,6 +38,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from graph.errors import Code
 from graph.http import sse, websocket
 from graph.http.bodies import read_body
+from graph.http.content_negotiation import PLAIN_JSON, RESPONSE_JSON, is_json, negotiate
 from graph.http.json_pieces import dump_json
 from graph.http.requests import (
     GraphqlRequest,
@@ -60,12 +60,8 @@ from graph.operations.disconnects import RECEIVE
 from graph.operations.execution import Graph
 from graph.operations.results import OperationResult
 
-RESPONSE_JSON = "application/graphql-response+json"
-PLAIN_JSON = "application/json"
 METHODS = "GET, POST, OPTIONS"
 RETRY_AFTER_SECONDS = 2
-MAX_CACHED_ACCEPT_LENGTH = 200
-"""Longer Accept headers are parsed without the cache."""
 DATA_HEADERS = {
     media: [
         (b"cache-control", b"no-store"),
@@ -99,22 +95,17 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
             await _send(send, 204, b"", {"allow": METHODS})
             return
         headers = headers_of(scope)
-        media_type, accepts_stream = _negotiate(headers.get("accept"))
+        media_type, accepts_stream = negotiate(headers.get("accept"))
         try:
             request = resolve_document(graph, await _read_request(scope, receive, headers))
             if media_type is None:
                 raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
-            kind = None
-            if accepts_stream or scope["method"] == "GET":
-                kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
-            if accepts_stream and kind == "subscription":
-                # Also for clients that prefer JSON, or state no preference: a subscription has no other representation.
-                media_type = EVENT_STREAM
+            media_type, is_subscription = await _choose_representation(
+                graph, scope["method"], request, headers, media_type, request_id, accepts_stream=accepts_stream
+            )
             wants_stream = media_type == EVENT_STREAM
-            if scope["method"] == "GET" and kind not in (None, "query", *(["subscription"] if wants_stream else ())):
-                raise GraphqlRequestError(405, "GET can only run queries; send this operation with POST.", allow="POST")
             RECEIVE.set(receive)
-            result = await _run(graph, request, headers, request_id, stream=wants_stream and kind == "subscription")
+            result = await _run(graph, request, headers, request_id, stream=wants_stream and is_subscription)
             if isinstance(result, SubscriptionStream):
                 await sse.send_events(result, request_id, receive, send)
                 return
@@ -151,6 +142,31 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
     return app
 
 
+async def _choose_representation(
+    graph: Graph,
+    method: str,
+    request: GraphqlRequest,
+    headers: Mapping[str, str],
+    media_type: str,
+    request_id: str,
+    *,
+    accepts_stream: bool,
+) -> tuple[str, bool]:
+    """The media type of the response, and whether the operation is known to be a subscription.
+
+    Raises GraphqlRequestError for GET of an operation that needs POST.
+    """
+    kind = None
+    if accepts_stream or method == "GET":
+        kind = await graph.kind_of(request.query, request.operation_name, credential_of(headers), request_id=request_id)
+    if accepts_stream and kind == "subscription":
+        # Also for clients that prefer JSON, or state no preference: a subscription has no other representation.
+        media_type = EVENT_STREAM
+    if method == "GET" and kind not in (None, "query", *(["subscription"] if media_type == EVENT_STREAM else ())):
+        raise GraphqlRequestError(405, "GET can only run queries; send this operation with POST.", allow="POST")
+    return media_type, kind == "subscription"
+
+
 async def _run(
     graph: Graph, request: GraphqlRequest, headers: Mapping[str, str], request_id: str, *, stream: bool
 ) -> OperationResult | SubscriptionStream:
@@ -183,47 +199,6 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
 # Requests
 
 
-def _negotiate(accept: str | None) -> tuple[str | None, bool]:
-    """Returns the media type of the response, by RFC 9110 section 12.5.1, and whether a stream of events is named as acceptable.
-
-    The type is None if no supported one is acceptable. At equal quality it is application/json, unless another type is named: legacy
-    clients accept anything, and know only that.
-    """
-    if not accept or accept == "*/*":
-        return PLAIN_JSON, False
-    return _parse_accept(accept) if len(accept) <= MAX_CACHED_ACCEPT_LENGTH else _parse_accept.__wrapped__(accept)
-
-
-@lru_cache(maxsize=256)
-def _parse_accept(accept: str) -> tuple[str | None, bool]:
-    quality: dict[str, float] = {}
-    for item in accept.split(","):
-        kind, *parameters = (part.strip().lower() for part in item.split(";"))
-        value = next((parameter[2:].strip() for parameter in parameters if parameter.startswith("q=")), "1")
-        try:
-            quality[kind] = float(value)
-        except ValueError:
-            quality[kind] = 0.0
-    return _choose_type(quality), quality.get(EVENT_STREAM, 0.0) > 0
-
-
-def _choose_type(quality: Mapping[str, float]) -> str | None:
-    """Returns the supported media type of the highest quality."""
-
-    def quality_of(kind: str) -> float:
-        return next((quality[name] for name in (kind, "application/*", "*/*") if name in quality), 0.0)
-
-    response_quality, plain_quality = quality_of(RESPONSE_JSON), quality_of(PLAIN_JSON)
-    if quality.get(EVENT_STREAM, 0.0) > max(response_quality, plain_quality):
-        return EVENT_STREAM
-    if quality.get(EVENT_STREAM, 0.0) > 0 and not {RESPONSE_JSON, PLAIN_JSON, "application/*"} & quality.keys():
-        # The stream is named explicitly, all other types only by `*/*`.
-        return EVENT_STREAM
-    if response_quality > 0 and (response_quality > plain_quality or (response_quality == plain_quality and RESPONSE_JSON in quality)):
-        return RESPONSE_JSON
-    return PLAIN_JSON if plain_quality > 0 else None
-
-
 async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> GraphqlRequest:
     if scope["method"] == "GET":
         return parse_url_request(scope["query_string"])
@@ -233,18 +208,11 @@ async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, st
     if body is None:
         raise ClientDisconnect
     content_type = headers.get("content-type", "")
-    if content_type != PLAIN_JSON and not _is_json(content_type):
+    if content_type != PLAIN_JSON and not is_json(content_type):
         raise GraphqlRequestError(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise GraphqlRequestError(415, "Send the body without a content encoding.", accept_encoding="identity")
     return parse_request(parse_json(body, "The body"))
-
-
-def _is_json(content_type: str) -> bool:
-    """Whether a content type is JSON in UTF-8."""
-    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
-    charsets = [parameter[8:].strip('"') for parameter in parameters if parameter.startswith("charset=")]
-    return kind == PLAIN_JSON and all(charset in ("utf-8", "utf8") for charset in charsets)
 
 
 # Responses

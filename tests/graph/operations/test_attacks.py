@@ -13,7 +13,8 @@ import pytest
 
 from graph.documents import document_validator, documents
 from graph.errors import Code
-from graph.http.endpoint import RESPONSE_JSON, make_graphql_app
+from graph.http.content_negotiation import RESPONSE_JSON
+from graph.http.endpoint import make_graphql_app
 from graph.http.responses import serialize_error
 from graph.live.subscriptions import subscribe
 from graph.operations import limits
