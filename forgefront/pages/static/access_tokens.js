@@ -25,7 +25,7 @@ export async function accessTokens(page, username, isOwn) {
   function row(token) {
     const revoke = async () => {
       if (!confirm(`Revoke "${token.name}"? Whatever uses it stops working.`)) return;
-      await page.change("RevokeAccessToken", { id: token.id });
+      await page.mutate("RevokeAccessToken", { id: token.id });
       item.remove();
       show();
     };
@@ -41,7 +41,7 @@ export async function accessTokens(page, username, isOwn) {
   }
 
   async function load(after) {
-    const { user } = await page.ask("AccessTokens", { username, after });
+    const { user } = await page.request("AccessTokens", { username, after });
     list.append(...user.accessTokens.nodes.map(row));
     show();
     return user.accessTokens.pageInfo;
@@ -77,7 +77,7 @@ function tokenForm(page, created) {
       const input = { name, scopes: Object.keys(scopes).filter((scope) => scopes[scope]) };
       // The end of that day where the browser is.
       if (expiresAt) input.expiresAt = new Date(`${expiresAt}T23:59:59`).toISOString();
-      created(await page.change("CreateAccessToken", { input }));
+      created(await page.mutate("CreateAccessToken", { input }));
       element.reset();
     },
   });

@@ -33,7 +33,7 @@ export function documentOf(view) {
  * Runs an operation and returns its data, which may be partial. Throws GraphError when there is none.
  * `using` is a token that replaces the session's.
  */
-export async function ask(view, operationName, variables = {}, { signal, using } = {}) {
+export async function request(view, operationName, variables = {}, { signal, using } = {}) {
   const response = await post(await reached(documentOf(view)), operationName, variables, { signal, using });
   const body = await reached(response.json());
   const [first] = body.errors ?? [];
@@ -49,8 +49,8 @@ const partial = new WeakMap();
 export const errorIn = (data) => partial.get(data);
 
 /** Runs a mutation of one field and returns its payload. Throws GraphError for GraphQL errors and user errors. */
-export async function change(view, operationName, variables, options) {
-  const [payload] = Object.values(await ask(view, operationName, variables, options));
+export async function mutate(view, operationName, variables, options) {
+  const [payload] = Object.values(await request(view, operationName, variables, options));
   const { userErrors = [] } = payload;
   if (userErrors.length) throw new GraphError(userErrors[0].code, userErrors[0].message, { userErrors });
   return payload;

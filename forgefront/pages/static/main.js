@@ -4,7 +4,7 @@
  * A view is a module in `views/` and a row of VIEWS below, with its operations in `../operations/VIEW.graphql`. It exports one function:
  *
  *     export async function open(page) {
- *       const { project } = await page.ask("Issue", { path: page.where.path, iid: Number(page.where.number) });
+ *       const { project } = await page.request("Issue", { path: page.where.path, iid: Number(page.where.number) });
  *       if (!project?.issue) throw page.missing("issue");
  *       page.title(`#${issue.iid} ${issue.title}`, [[project.fullPath, address(project.fullPath)]]);
  *       page.show(h("h1", null, issue.title), …);
@@ -12,16 +12,16 @@
  *
  *     page.where             the named groups of the address (`path`, `number`, `section`, `sha`, `name`)
  *     page.query             its URLSearchParams
- *     page.signal            aborted on navigation; `ask` and `follow` end with it
+ *     page.signal            aborted on navigation; `request` and `follow` end with it
  *     page.opened            a promise that is fulfilled when `open` has returned; an event that comes before it waits for it (`renewal`)
- *     page.ask(op, vars)     the data of an operation of this view; throws GraphError if there is none
- *     page.change(op, vars)  the payload of a mutation of one field; throws user errors too
- *     page.follow(op, vars, {event, gap, over, until})   follows a subscription; await it before the first `ask`, so that no event is missed.
+ *     page.request(op, vars) the data of an operation of this view; throws GraphError if there is none
+ *     page.mutate(op, vars)  the payload of a mutation of one field; throws user errors too
+ *     page.follow(op, vars, {event, gap, over, until})   follows a subscription; await it before the first `request`, so that no event is missed.
  *                            Returns a promise of the position (`afterSeq`) at which it began, or of `null` if that is not known
  *                            It ends with the page, when the signal `until` is aborted, and when the stream completes and `over()`
  *     page.title(text, crumbs)   the title of the window, and the breadcrumbs: [[name, address], …]
  *     page.show(...nodes)    the content; its first `h1` gets the focus after a navigation
- *     page.say(text)         announces a change to screen readers
+ *     page.announce(text)    announces a change to screen readers
  *     page.missing(noun)     the error to throw for something that does not exist
  *     page.forbidden(text)   the error to throw for a page that the viewer may not use
  *     page.go(address, {replace})   opens another page
@@ -181,10 +181,10 @@ function pageOf(place, signal, moved, scroll, opened) {
     query: new URLSearchParams(location.search),
     signal,
     opened,
-    ask: (operation, variables) => graph.ask(view, operation, variables, { signal }),
-    async change(operation, variables) {
+    request: (operation, variables) => graph.request(view, operation, variables, { signal }),
+    async mutate(operation, variables) {
       try {
-        return await graph.change(view, operation, variables, { signal });
+        return await graph.mutate(view, operation, variables, { signal });
       } catch (error) {
         // What was typed is restored after signing in.
         if (error.code === "UNAUTHENTICATED" && !signal.aborted) signedOut();
@@ -208,7 +208,7 @@ function pageOf(place, signal, moved, scroll, opened) {
       restoreScroll(scroll, signal);
       if (moved) focusHeading();
     },
-    say,
+    announce,
     missing: (noun) => new graph.GraphError("NOT_FOUND", `This ${noun} does not exist, or you may not see it.`),
     forbidden: (text) => new graph.GraphError("FORBIDDEN", text),
     go,
@@ -236,7 +236,7 @@ async function known(signal) {
   if (!session.token()) return false;
   if (!viewer) {
     try {
-      viewer = (await graph.ask("shell", "Viewer", {}, { signal })).viewer;
+      viewer = (await graph.request("shell", "Viewer", {}, { signal })).viewer;
     } catch (error) {
       if (error.code !== "UNAUTHENTICATED") throw error;
       session.end();
@@ -290,7 +290,7 @@ function title(text, crumbs = []) {
   replace(document.getElementById("crumbs"), h("ol", null, crumbs.map(([name, href]) => h("li", null, h("a", { href }, name)))));
 }
 
-function say(text) {
+function announce(text) {
   const said = document.getElementById("said");
   said.textContent = "";
   // Repeating the same text must be announced again.
@@ -382,8 +382,8 @@ async function signOut() {
   showAccount();
   let to = null;
   try {
-    if (fromProvider) to = outside((await graph.ask("shell", "ProviderSignOut")).frontPage.openIdSignOutUrl);
-    to ??= (await graph.ask("shell", "FrontPage")).frontPage.afterSignOutPath;
+    if (fromProvider) to = outside((await graph.request("shell", "ProviderSignOut")).frontPage.openIdSignOutUrl);
+    to ??= (await graph.request("shell", "FrontPage")).frontPage.afterSignOutPath;
   } catch {
     // Falls back to the sign-in page.
   }

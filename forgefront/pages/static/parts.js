@@ -20,16 +20,16 @@ const STATES = {
 STATES.REOPENED = STATES.OPENED;
 STATES.LOCKED = STATES.MERGED;
 
-export const wordOf = (state) => (STATES[state] ?? STATES.NONE)[0];
+export const labelOf = (state) => (STATES[state] ?? STATES.NONE)[0];
 
 const glyph = (path, attributes) => s("svg.glyph", { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", ...attributes }, s("path", { d: path }));
 
 /** A symbol alone, with its word for screen readers; `label` replaces the word. */
-export const symbol = (state, label = wordOf(state)) =>
+export const symbol = (state, label = labelOf(state)) =>
   h("span.symbol", { "data-state": state, title: label }, glyph((STATES[state] ?? STATES.NONE)[1]), h("span.unseen", null, label));
 
 /** A symbol and its word. */
-export const badge = (state, word = wordOf(state)) =>
+export const badge = (state, word = labelOf(state)) =>
   h("span.badge", { "data-state": state }, glyph((STATES[state] ?? STATES.NONE)[1]), word);
 
 const ICONS = {

@@ -22,7 +22,7 @@ export function renewal(page, renew, prompt = PAUSE) {
         running = renew();
         await running;
       } catch (error) {
-        if (error.code === "NOT_FOUND") sayMissing();
+        if (error.code === "NOT_FOUND") showMissing();
         else if (error.name !== "AbortError") soon(LATER);
       }
     }, pause);
@@ -31,7 +31,7 @@ export function renewal(page, renew, prompt = PAUSE) {
 }
 
 /** Says that what the page shows is no longer at its address. What is typed stays. */
-function sayMissing() {
+function showMissing() {
   const main = document.getElementById("main");
   if (!main.querySelector(".moved-note"))
     main.prepend(h("p.draft-note.moved-note", { role: "status" }, "This was moved or deleted, or you may not see it any more. The page no longer changes."));

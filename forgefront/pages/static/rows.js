@@ -2,7 +2,7 @@
 
 import { address } from "./address.js";
 import { h } from "./dom.js";
-import { ago, avatar, failing, icon, lasted, symbol, wordOf } from "./parts.js";
+import { ago, avatar, failing, icon, lasted, symbol, labelOf } from "./parts.js";
 
 /** A list with keyboard navigation; `none` is the text of an empty one. */
 export const rows = (nodes, make, none) =>
@@ -24,12 +24,12 @@ const ref = (name) => h("span.ref", { title: name }, icon("branch"), name);
 /** The builds of a commit as linked symbols. */
 export const dots = (path, builds) =>
   h("span.dots", null,
-    builds.nodes.toReversed().map((build) => h("a", { href: address(path, "builds", build.databaseId) }, symbol(build.status, `${build.stage}: ${build.name} ${wordOf(build.status)}`))),
+    builds.nodes.toReversed().map((build) => h("a", { href: address(path, "builds", build.databaseId) }, symbol(build.status, `${build.stage}: ${build.name} ${labelOf(build.status)}`))),
     builds.totalCount > builds.nodes.length ? h("span", null, `+${builds.totalCount - builds.nodes.length}`) : null);
 
 /** A link to a merge request that contains a commit. */
 export const mergeRequestLink = ({ iid, title, state, project }) =>
-  h("a.mr-link", { href: address(project.fullPath, "merge_requests", iid), title: `${title} (${wordOf(state)})` }, icon("merge"), `!${iid}`);
+  h("a.mr-link", { href: address(project.fullPath, "merge_requests", iid), title: `${title} (${labelOf(state)})` }, icon("merge"), `!${iid}`);
 
 export const commitRow = (path) => (commit) =>
   row(commit.rollup?.state ?? "NONE", address(path, "commit", commit.oid), commit.title,
@@ -41,7 +41,7 @@ export const commitRow = (path) => (commit) =>
 
 /** `brief`: for a narrow column, without the commit. `placed`: with its project, for a list of several projects. */
 export const buildRow = (path, { brief = false, placed = false } = {}) => (build) =>
-  row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)], address(path, "builds", build.databaseId), build.name,
+  row([build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : labelOf(build.status)], address(path, "builds", build.databaseId), build.name,
     [lasted({ ...build, state: build.status }), h("span", null, `#${build.databaseId}`)],
     [placed ? project(path) : null, h("span", null, build.stage), refLink(path, build.ref), brief || !build.commit ? null : h("span", null, build.commit.title),
       build.user ? who(build.user) : null, ago(build.finishedAt ?? build.startedAt ?? build.createdAt)],
@@ -59,7 +59,7 @@ const BLOCKERS = {
 export const mergeRequestRow = (path, { placed = false } = {}) => (request) => {
   const open = request.state === "OPENED" || request.state === "REOPENED";
   const rollup = request.headCommit?.rollup;
-  return row(open ? [rollup?.state ?? "NONE", `open, ${wordOf(rollup?.state)}`] : request.state, address(path, "merge_requests", request.iid), request.title,
+  return row(open ? [rollup?.state ?? "NONE", `open, ${labelOf(rollup?.state)}`] : request.state, address(path, "merge_requests", request.iid), request.title,
     h("span", null, `!${request.iid}`),
     [placed ? project(path) : null, who(request.author), ref(`${request.sourceBranch} → ${request.targetBranch}`), ago(request.mergedAt ?? request.updatedAt), open && rollup ? lasted(rollup) : null,
       open ? request.blockers.filter((each) => BLOCKERS[each]).map((each) => h("span.tag", null, BLOCKERS[each])) : null]);

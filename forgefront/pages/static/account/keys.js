@@ -11,11 +11,11 @@ const VIEW = "account/keys";
 
 /** The sections. `userId` is that of another user, whom an administrator changes. */
 export async function keySections(page, username, { userId = null } = {}) {
-  const change = (operation, variables) => graph.change(VIEW, operation, { ...variables, userId }, { signal: page.signal });
+  const change = (operation, variables) => graph.mutate(VIEW, operation, { ...variables, userId }, { signal: page.signal });
   const list = async (operation, connection, name, none, item) => {
     const { holder, element, renew } = await connectionList({
       async read(after) {
-        const { user } = await graph.ask(VIEW, operation, { username, after }, { signal: page.signal });
+        const { user } = await graph.request(VIEW, operation, { username, after }, { signal: page.signal });
         if (!user) throw page.missing("user");
         return user;
       },
@@ -42,7 +42,7 @@ const keyEntry = (page, { databaseId: id, title, key, fingerprint, createdAt }, 
       async act() {
         await change("DeleteSshKey", { id });
         await renew();
-        page.say(`The key ${title} is removed.`);
+        page.announce(`The key ${title} is removed.`);
       },
     }));
 
@@ -52,7 +52,7 @@ const emailEntry = (page, { databaseId: id, email }, change, renew) =>
     async act() {
       await change("DeleteEmail", { id });
       await renew();
-      page.say(`${email} is removed.`);
+      page.announce(`${email} is removed.`);
     },
   }));
 
@@ -63,14 +63,14 @@ const addingKey = (page, change, renew) =>
   ], "Add the key", page, async (values) => {
     const { sshKey } = await change("AddSshKey", values);
     await renew();
-    page.say(`The key ${sshKey.title} is added.`);
+    page.announce(`The key ${sshKey.title} is added.`);
   });
 
 const addingEmail = (page, change, renew) =>
   adding("Add an email address", field("address", "Address", { type: "email", required: true, autocomplete: "off" }), "Add the address", page, async ({ address: text }) => {
     const { email } = await change("AddEmail", { email: text.trim() });
     await renew();
-    page.say(`${email.email} is added.`);
+    page.announce(`${email.email} is added.`);
   });
 
 function adding(name, fields, word, page, add) {

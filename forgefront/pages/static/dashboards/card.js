@@ -46,7 +46,7 @@ export function card(page, { title, wide = false, view, operation, show, links =
 /** The answer of an operation, which several charts share. */
 function asked(page, view, operation, { sent, answers }) {
   const name = `${operation} ${JSON.stringify(sent)}`;
-  if (!answers.has(name)) answers.set(name, graph.ask(`dashboards/${view}`, operation, sent, { signal: page.signal }));
+  if (!answers.has(name)) answers.set(name, graph.request(`dashboards/${view}`, operation, sent, { signal: page.signal }));
   return answers.get(name);
 }
 
@@ -83,7 +83,7 @@ function csv(page, operation, variables, list) {
     wrong.hidden = true;
     try {
       await save(page, href, `${operation}.csv`);
-      page.say("The file is saved.");
+      page.announce("The file is saved.");
     } catch (error) {
       showError(wrong, error);
     }

@@ -2,7 +2,7 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { ago, avatar, symbol, wordOf } from "../parts.js";
+import { ago, avatar, symbol, labelOf } from "../parts.js";
 import { card, reading } from "./card.js";
 import { toQuery } from "./filters.js";
 import * as svg from "./svg.js";
@@ -111,7 +111,7 @@ const share = (segments, state) => segments.filter((each) => each.state === stat
 
 function described(segment, when) {
   const by = segment.commit ? `, ${segment.commit.shortOid} ${segment.commit.title} (${segment.commit.author?.name ?? segment.commit.authorName})` : "";
-  return `${wordOf(segment.state)} from ${when(segment.from)} for ${svg.took(segment.seconds)}${by}`;
+  return `${labelOf(segment.state)} from ${when(segment.from)} for ${svg.took(segment.seconds)}${by}`;
 }
 
 function timeline(page, { path }) {
@@ -130,7 +130,7 @@ function timeline(page, { path }) {
             read: (segment) => say.say(segment && described(segment, when)) }),
           below: [say.element, changes(path, segments, when)],
           columns: ["From", "State", "Lasted", "Commit", "Author"],
-          rows: segments.map((each) => [when(each.from), wordOf(each.state), svg.took(each.seconds), each.commit ? `${each.commit.shortOid} ${each.commit.title}` : null, each.commit?.author?.name ?? each.commit?.authorName]),
+          rows: segments.map((each) => [when(each.from), labelOf(each.state), svg.took(each.seconds), each.commit ? `${each.commit.shortOid} ${each.commit.title}` : null, each.commit?.author?.name ?? each.commit?.authorName]),
         };
       } }),
     sent: sentRange(true),
@@ -159,7 +159,7 @@ function timelines(page, links) {
           chart: svg.bands({ label: "States of the default branches; the table has them", span, zone, rows: shown, read: (segment) => say.say(segment && described(segment, when)) }),
           below: say.element,
           columns: ["Project", "Now", "Since", "Passing", "Failing"],
-          rows: shown.map(({ name, fullPath, segments }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), wordOf(segments.at(-1).state), when(segments.at(-1).from), svg.took(share(segments, "SUCCESS")), svg.took(share(segments, "FAILED"))]),
+          rows: shown.map(({ name, fullPath, segments }) => [h("a", { href: `${address(fullPath)}/dashboard${toQuery(chosen)}` }, name), labelOf(segments.at(-1).state), when(segments.at(-1).from), svg.took(share(segments, "SUCCESS")), svg.took(share(segments, "FAILED"))]),
         };
       } }),
     sent: sentRange(false),
@@ -262,7 +262,7 @@ function openByAge(page, { kind }, links) {
           below: h("ol.changes", { "aria-label": "The oldest" }, nodes.slice(0, OLDEST).map((each) =>
             h("li", null, symbol(each.headCommit?.rollup?.state ?? "NONE"), h("a", { href: address(each.project.fullPath, "merge_requests", each.iid) }, `!${each.iid} ${each.title}`), h("span.quiet", null, each.author.name, ", ", ago(each.createdAt))))),
           columns: ["Merge request", "Author", "Opened", "Builds"],
-          rows: nodes.map((each) => [h("a", { href: address(each.project.fullPath, "merge_requests", each.iid) }, `!${each.iid} ${each.title}`), each.author.name, ago(each.createdAt), wordOf(each.headCommit?.rollup?.state)]),
+          rows: nodes.map((each) => [h("a", { href: address(each.project.fullPath, "merge_requests", each.iid) }, `!${each.iid} ${each.title}`), each.author.name, ago(each.createdAt), labelOf(each.headCommit?.rollup?.state)]),
         };
       } }),
     sent: ({ path, requests }) => ({ path, requests: { ...requests, state: ["OPENED", "REOPENED"] } }),

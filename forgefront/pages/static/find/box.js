@@ -3,7 +3,7 @@
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import * as graph from "../graph.js";
-import { wordOf } from "../parts.js";
+import { labelOf } from "../parts.js";
 import { fileAddress, folderAddress, searchAddress } from "../repository/addresses.js";
 
 const DELAY_MS = 150;
@@ -68,10 +68,10 @@ export function openBox(path, go, signal) {
     const number = NUMBER.exec(text);
     try {
       // The files are read by a process, so the rest does not wait for them.
-      const files = path ? graph.ask("find", "FindFiles", { text, path }, { signal }).catch(() => null) : null;
+      const files = path ? graph.request("find", "FindFiles", { text, path }, { signal }).catch(() => null) : null;
       const data = path
-        ? await graph.ask("find", "FindInProject", { text, path, isRev, rev: isRev ? text.toLowerCase() : NO_COMMIT, isNumber: Boolean(number), number: Number(number?.[2] ?? 0) }, { signal })
-        : await graph.ask("find", "Find", { text }, { signal });
+        ? await graph.request("find", "FindInProject", { text, path, isRev, rev: isRev ? text.toLowerCase() : NO_COMMIT, isNumber: Boolean(number), number: Number(number?.[2] ?? 0) }, { signal })
+        : await graph.request("find", "Find", { text }, { signal });
       if (signal.aborted) return;
       isSearching = false;
       show(groupsOf(data, path, text, null));
@@ -140,7 +140,7 @@ export function openBox(path, go, signal) {
 
 function groupsOf({ projects, users, groups, issues, assignedIssues, mergeRequests, assignedMergeRequests, project }, path, text, files) {
   const workRow = (section, sign) => ({ iid, title, state, project: own }) =>
-    [address(own?.fullPath ?? path, section, iid), `${sign}${iid} ${title}`, own ? `${own.fullPath}, ${wordOf(state)}` : wordOf(state)];
+    [address(own?.fullPath ?? path, section, iid), `${sign}${iid} ${title}`, own ? `${own.fullPath}, ${labelOf(state)}` : labelOf(state)];
   const lower = text.toLowerCase();
   const sign = NUMBER.exec(text)?.[1];
   /** The rows of several lists, each once. */

@@ -2,7 +2,7 @@
 
 import { address } from "../address.js";
 import { h } from "../dom.js";
-import { ago, avatar, lasted, symbol, wordOf } from "../parts.js";
+import { ago, avatar, lasted, symbol, labelOf } from "../parts.js";
 
 const FIELDS = { ref: "Branch or tag", job: "Name", author: "Author" };
 
@@ -43,7 +43,7 @@ export const commitBuildsRow = (path) => (commit) => {
       pipelines.map(({ ref, stages }) => h("ol.stages", { "aria-label": `Stages on ${ref}` },
         pipelines.length > 1 ? h("li.ref", null, ref) : null,
         stages.map(([stage, builds]) => h("li", null, h("span.stage", null, stage),
-          builds.map((build) => h("a.stage-build", { href: address(path, "builds", build.databaseId) }, symbol(build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : wordOf(build.status)), build.name)))))),
+          builds.map((build) => h("a.stage-build", { href: address(path, "builds", build.databaseId) }, symbol(build.status, build.allowFailure && build.status === "FAILED" ? "failed (allowed to fail)" : labelOf(build.status)), build.name)))))),
       hidden > 0 ? h("a", { href: address(path, "commit", commit.oid) }, `${hidden} more`) : null));
 };
 
@@ -88,7 +88,7 @@ export function chips(page, list, chosen, narrowed, counts = {}) {
   return h("nav.chips", { "aria-label": "Filter by state" },
     Object.keys(list.choices).map((state) => {
       const word = (state || "all").toLowerCase();
-      return h("a", { href: to({ [list.filter]: word }), "aria-current": state === chosen ? "true" : null }, state ? wordOf(state) : "all", counts[word] === undefined ? null : [" ", h("b", null, counts[word])]);
+      return h("a", { href: to({ [list.filter]: word }), "aria-current": state === chosen ? "true" : null }, state ? labelOf(state) : "all", counts[word] === undefined ? null : [" ", h("b", null, counts[word])]);
     }),
     narrowed.map((name) => h("a.removable", { href: to({ [name]: null }), title: "Remove this filter" }, `${name}: ${page.query.get(name)}`, h("span", { "aria-hidden": "true" }, " ×"))));
 }

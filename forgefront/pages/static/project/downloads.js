@@ -33,9 +33,9 @@ export function downloads(page, path, ref) {
   return h("details.menu", null,
     h("summary", { "aria-label": `Download ${ref}` }, "Download"),
     h("div.actions.start", { role: "group", "aria-label": `Formats of ${ref}` }, FORMATS.map(([format, word]) => doing("button", word, wrong, async () => {
-      const { project } = await graph.ask("archive", "Archive", { path, ref, format }, { signal: page.signal });
+      const { project } = await graph.request("archive", "Archive", { path, ref, format }, { signal: page.signal });
       if (!project?.archive) throw page.missing("archive");
       await save(page, project.archive.downloadUrl, project.archive.name);
-      page.say(`${project.archive.name} is downloaded.`);
+      page.announce(`${project.archive.name} is downloaded.`);
     }))), wrong);
 }

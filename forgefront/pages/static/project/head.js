@@ -40,7 +40,7 @@ function star(page, { fullPath: path, starCount, viewerHasStarred }) {
   async function change() {
     wrong.hidden = true;
     try {
-      const { project } = await graph.change("star", viewerHasStarred ? "Unstar" : "Star", { path }, { signal: page.signal });
+      const { project } = await graph.mutate("star", viewerHasStarred ? "Unstar" : "Star", { path }, { signal: page.signal });
       ({ starCount, viewerHasStarred } = project);
       show();
     } catch (error) {
@@ -53,7 +53,7 @@ function star(page, { fullPath: path, starCount, viewerHasStarred }) {
 
 let server = null;
 /** What the service offers, requested once. */
-const serverInfo = () => (server ??= graph.ask("shell", "Server").then(({ serverInfo: found }) => found, () => ((server = null), {})));
+const serverInfo = () => (server ??= graph.request("shell", "Server").then(({ serverInfo: found }) => found, () => ((server = null), {})));
 
 /** The clone URLs, one at a time; that of SSH only if the service offers it. */
 function clone(project) {

@@ -14,15 +14,15 @@ export async function importProgress(page, path) {
   const element = h("section.part.import", { "aria-label": "Import of the repository" });
   let failed = false;
   const look = async () => {
-    const { project } = await graph.ask("import", "Import", { path }, { signal: page.signal });
+    const { project } = await graph.request("import", "Import", { path }, { signal: page.signal });
     const found = project?.repositoryImport;
     if (!found || found.state === "FINISHED") {
-      page.say("The repository is imported.");
+      page.announce("The repository is imported.");
       page.reload();
       return;
     }
     failed = found.state === "FAILED";
-    if (failed) page.say("The import failed.");
+    if (failed) page.announce("The import failed.");
     replace(element, failed ? failure(page, path, found, look) : progress(found));
   };
   await look();
@@ -44,7 +44,7 @@ const failure = (page, path, { url, error, createdAt }, look) => [
   form("Import again", field("importUrl", "URL", { required: true, inputmode: "url", value: url, hint: "http or https. Add the user name and the password again, if it needs them." }), {
     word: "Import again",
     async act({ importUrl }) {
-      await graph.change("import", "ImportAgain", { path, importUrl: importUrl.trim() }, { signal: page.signal });
+      await graph.mutate("import", "ImportAgain", { path, importUrl: importUrl.trim() }, { signal: page.signal });
       await look();
     },
   }),

@@ -17,7 +17,7 @@ export async function listOf(page, { operation, variables = {}, connection, ...m
     ...more,
     connection,
     async read(after) {
-      const data = await page.ask(operation, { path: page.where.path, after, ...variables });
+      const data = await page.request(operation, { path: page.where.path, after, ...variables });
       if (!data.project) throw page.missing("project");
       const error = errorIn(data);
       if (!data.project[connection] && error?.code === "FORBIDDEN") throw error;

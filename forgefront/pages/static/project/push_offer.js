@@ -25,8 +25,8 @@ export function pushOffer(page, path) {
 
 /** The newest recent push of the viewer to a branch that is ahead of the default branch, and that no open merge request proposes. */
 async function find(page, path) {
-  const ask = async (operation, variables) => (await graph.ask("push_offer", operation, { path, ...variables }, { signal: page.signal })).project;
-  const { defaultBranch, viewerCan, activities } = await ask("Pushes");
+  const request = async (operation, variables) => (await graph.request("push_offer", operation, { path, ...variables }, { signal: page.signal })).project;
+  const { defaultBranch, viewerCan, activities } = await request("Pushes");
   if (!viewerCan.createMergeRequest) return null;
   const names = new Set([defaultBranch]);
   for (const { author, createdAt, push } of activities.nodes) {
@@ -34,7 +34,7 @@ async function find(page, path) {
     if (!name || names.has(name) || author.username !== page.viewer.username || Date.now() - new Date(createdAt) > RECENT) continue;
     names.add(name);
     if (/^0+$/.test(push.after)) continue;
-    const { branch, mergeRequests } = await ask("PushedBranch", { name });
+    const { branch, mergeRequests } = await request("PushedBranch", { name });
     if (branch && branch.aheadBy !== 0 && mergeRequests.totalCount === 0) return { name, createdAt, commits: push.commits };
   }
   return null;

@@ -40,7 +40,7 @@ export function ciCheck(page, form, { path, ref }) {
 
   async function read(text) {
     try {
-      const { ciConfig } = await page.ask("CheckCiFile", { path, content: text, ref });
+      const { ciConfig } = await page.request("CheckCiFile", { path, content: text, ref });
       checked = text;
       if (!page.signal.aborted && content.value === text) show(ciConfig);
     } catch (error) {

@@ -72,7 +72,7 @@ function image(page, path, { name, path: place, size: bytes, commitOid }, type) 
   if (Number(bytes) > MAX_IMAGE_BYTES) return h("p.file-note", null, `An image of more than ${size(MAX_IMAGE_BYTES)} is not shown.`);
   const box = h("div.image", null, h("p.quiet", null, "Loading the image…"));
   const fail = () => replace(box, h("p.quiet", null, "The image cannot be shown."));
-  page.ask("Image", { path, ref: commitOid, at: place })
+  page.request("Image", { path, ref: commitOid, at: place })
     .then(({ project }) => replace(box, h("img", { alt: name, onerror: fail, src: `data:${type};base64,${project.blob.base64}` })))
     .catch((error) => error.name === "AbortError" || fail());
   return box;

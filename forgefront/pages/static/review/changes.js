@@ -158,6 +158,6 @@ function stored() {
 
 /** Returns a function that reads the text of a file at a commit; null where it cannot be shown. */
 export const fileReader = (page, path, ref) => async (file) => {
-  const blob = (await graph.ask("repository/file_text", "FileText", { path, ref, file }, { signal: page.signal })).project?.blob;
+  const blob = (await graph.request("repository/file_text", "FileText", { path, ref, file }, { signal: page.signal })).project?.blob;
   return blob?.truncated ? null : blob?.text ?? null;
 };

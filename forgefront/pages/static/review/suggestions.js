@@ -22,7 +22,7 @@ function box(page, note, { index, oldText, newText, firstLine, appliedOid, viewe
   let foot = null;
   if (appliedOid) foot = ["Applied as ", h("a", { href: address(page.where.path, "commit", appliedOid) }, h("code", null, appliedOid.slice(0, 8)))];
   else if (viewerCanApply) foot = doing("button", "Apply the suggestion", wrong, async () => {
-    await page.change("ApplySuggestion", { note, index });
+    await page.mutate("ApplySuggestion", { note, index });
     await done();
   });
   else if (firstLine === null) foot = "The lines have changed since.";

@@ -44,7 +44,7 @@ function card(page, thread, { done, isNew }) {
   const noteOf = (each) => showSuggestions(page, note(page, each, isNew(each), done), each, done);
   const resolve = doing("button.resolve", "Resolve", wrong, async () => {
     const resolved = !current.isResolved;
-    await page.change(resolved ? "Resolve" : "Unresolve", { thread: thread.id });
+    await page.mutate(resolved ? "Resolve" : "Unresolve", { thread: thread.id });
     element.open = !resolved;
     if (resolved) summary.focus({ preventScroll: true });
     await done();
@@ -55,7 +55,7 @@ function card(page, thread, { done, isNew }) {
   replace(foot, place, wrong);
 
   function openReply(focused) {
-    const form = answer((body) => page.change("Reply", { thread: thread.id, body }), async () => {
+    const form = answer((body) => page.mutate("Reply", { thread: thread.id, body }), async () => {
       close();
       hasReplied = true;
       await done();
@@ -70,7 +70,7 @@ function card(page, thread, { done, isNew }) {
     reply.focus({ preventScroll: true });
   }
 
-  const readNotes = async (after) => (await page.ask("ThreadNotes", { thread: thread.id, after })).node.notes;
+  const readNotes = async (after) => (await page.request("ThreadNotes", { thread: thread.id, after })).node.notes;
 
   async function show(next) {
     const before = current;

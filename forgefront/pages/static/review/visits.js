@@ -14,7 +14,7 @@ export function visit(page, about) {
     if (document.hidden || key === sent || key === NOTHING) return;
     sent = key;
     // What is new is a help: a page without it is whole, for example with a token that only reads.
-    page.change("MarkVisited", { ...about, ...seen }).catch(() => {});
+    page.mutate("MarkVisited", { ...about, ...seen }).catch(() => {});
   };
   document.addEventListener("visibilitychange", send, { signal: page.signal });
   return {
@@ -72,7 +72,7 @@ export function sinceChoice(page, choose) {
     if (event.target.closest?.("input, textarea, select") || document.querySelector("dialog[open]")) return;
     event.preventDefault();
     change(choice.value === "all" ? "since" : "all");
-    page.say(choice.value === "all" ? "All changes" : "Changes since your last visit");
+    page.announce(choice.value === "all" ? "All changes" : "Changes since your last visit");
   }, { signal: page.signal });
   return choice;
 }

@@ -8,7 +8,7 @@ import { keepFocus } from "../renewing.js";
 
 const STATES = { DELIVERED: ["SUCCESS", "delivered"], FAILED: ["FAILED", "failed"], PENDING: ["PENDING", "waiting"] };
 
-export const wordOf = (state) => STATES[state][1];
+export const labelOf = (state) => STATES[state][1];
 
 /** The list of deliveries. Those that did not change keep their elements, so that an open one stays open. */
 export async function deliveries(page, read) {
@@ -50,7 +50,7 @@ function deliveryItem(page, delivery, renew) {
     if (!target.open || loaded) return;
     loaded = true;
     try {
-      const { node } = await graph.ask("settings/hook", "Payload", { id }, { signal: page.signal });
+      const { node } = await graph.request("settings/hook", "Payload", { id }, { signal: page.signal });
       replace(body,
         error ? h("p", null, error) : null,
         h("dl.table", null,
@@ -58,9 +58,9 @@ function deliveryItem(page, delivery, renew) {
             .filter(([, value]) => value !== null).map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
         h("pre.output", { tabindex: 0, role: "region", "aria-label": "Request body" }, JSON.stringify(node?.payload ?? null, null, 2)),
         h("div.actions.start", null, doing("button", "Send again", wrong, async () => {
-          await graph.change("settings/hook", "Redeliver", { id }, { signal: page.signal });
+          await graph.mutate("settings/hook", "Redeliver", { id }, { signal: page.signal });
           await renew();
-          page.say("It is sent again.");
+          page.announce("It is sent again.");
         })));
     } catch (failure) {
       loaded = false;

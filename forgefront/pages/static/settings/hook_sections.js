@@ -6,7 +6,7 @@ import { h, replace } from "../dom.js";
 import { ago, section, symbol } from "../parts.js";
 import { entry } from "../project/lists.js";
 import { watch } from "../renewing.js";
-import { deliveries, wordOf } from "./deliveries.js";
+import { deliveries, labelOf } from "./deliveries.js";
 import { EVENTS } from "./hook_form.js";
 
 const POLL = 3000;
@@ -50,13 +50,13 @@ export async function hookSections(page, { read, readDeliveries, test, remove })
           doing("button", "Send a test", wrong, async () => {
             const { delivery } = await test();
             await renew();
-            page.say(`The test is ${wordOf(delivery.state)}.`);
+            page.announce(`The test is ${labelOf(delivery.state)}.`);
           }),
           removal(page, {
             label: "Remove the hook", title: "Remove the hook?", text: "Its deliveries are removed too. Nothing is sent to it any more.",
             async act() {
               await remove();
-              page.say("The hook is removed.");
+              page.announce("The hook is removed.");
             },
           })),
         wrong),

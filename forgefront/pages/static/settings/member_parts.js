@@ -12,7 +12,7 @@ export const GROUP_LEVELS = [...LEVELS, ["OWNER", "Owner"]];
 /** Milliseconds without a key before user names are looked up. */
 const PAUSE = 200;
 
-export const wordOf = (level) => GROUP_LEVELS.find(([each]) => each === level)[1];
+export const labelOf = (level) => GROUP_LEVELS.find(([each]) => each === level)[1];
 
 /**
  * The entry of a member. `may`: the viewer changes members. `change(username, level)` and `remove(username)` do so; `noun` is "project" or
@@ -24,7 +24,7 @@ export function memberEntry(page, { user, accessLevel, createdAt }, { may, noun,
   const show = self ? page.reload : renew;
   return entry(
     [avatar(user), h("a", { href: address("u", user.username), "data-item": true }, user.name)],
-    [h("span", null, `@${user.username}`), h("span", null, "member since ", ago(createdAt)), may ? null : h("span.tag", null, wordOf(accessLevel))],
+    [h("span", null, `@${user.username}`), h("span", null, "member since ", ago(createdAt)), may ? null : h("span.tag", null, labelOf(accessLevel))],
     [
       may ? levelForm(page, user, accessLevel, { levels, change, show }) : null,
       may || self ? removal(page, {
@@ -35,7 +35,7 @@ export function memberEntry(page, { user, accessLevel, createdAt }, { may, noun,
         async act() {
           await remove(user.username);
           await show();
-          page.say(self ? `You left the ${noun}.` : `${user.name} is no longer a member.`);
+          page.announce(self ? `You left the ${noun}.` : `${user.name} is no longer a member.`);
         },
       }) : null,
     ]);
@@ -50,7 +50,7 @@ function levelForm(page, { username, name }, level, { levels, change, show }) {
     word: "Change",
     async act({ accessLevel }) {
       await change(username, accessLevel);
-      page.say(`${name}: ${wordOf(accessLevel)}.`);
+      page.announce(`${name}: ${labelOf(accessLevel)}.`);
       document.getElementById(id).focus();
       await show();
       document.getElementById(id)?.focus();
@@ -77,7 +77,7 @@ export function adding(page, { levels, meanings, people, add, renew }) {
       const { member } = await add(name.trim(), level);
       element.reset();
       await renew();
-      page.say(`${member.user.name} is a member now.`);
+      page.announce(`${member.user.name} is a member now.`);
     },
   });
   return element;

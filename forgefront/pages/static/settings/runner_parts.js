@@ -34,7 +34,7 @@ export function registration(page, { read, replaced }) {
         const value = await replaced();
         show.hidden = true;
         display(value);
-        page.say("The token is replaced.");
+        page.announce("The token is replaced.");
       },
     })), wrong];
 }

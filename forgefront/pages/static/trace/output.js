@@ -7,7 +7,7 @@ import { h } from "../dom.js";
 import { save } from "../project/downloads.js";
 import { size } from "../sizes.js";
 import { sheet } from "../styles/sheets.js";
-import { patternOf, search, wordOf } from "./search.js";
+import { patternOf, search, labelOf } from "./search.js";
 import { TraceText } from "./text.js";
 import { foldButtons, TraceViewer } from "./viewer.js";
 
@@ -105,7 +105,7 @@ function searchBar(page, getText, viewer) {
     at = (at + by + found.length) % found.length;
     viewer.mark(pattern, found[at]);
     viewer.showLine(found[at]);
-    count.textContent = wordOf(found.length, at);
+    count.textContent = labelOf(found.length, at);
   };
   const previous = h("button.quiet-button", { type: "button", "aria-label": "Previous match", title: "Previous match (Shift+Enter)", hidden: true, onclick: () => step(-1) }, "↑");
   const next = h("button.quiet-button", { type: "button", "aria-label": "Next match", title: "Next match (Enter)", hidden: true, onclick: () => step(1) }, "↓");
@@ -132,10 +132,10 @@ function searchBar(page, getText, viewer) {
       found = some;
       previous.hidden = next.hidden = !found.length;
       if (at < 0 && found.length) step(1);
-      else if (found.length) count.textContent = wordOf(found.length, at);
+      else if (found.length) count.textContent = labelOf(found.length, at);
     };
     progress(await search(getText(), pattern, AbortSignal.any([signal, page.signal]), progress));
-    if (!signal.aborted && !found.length) count.textContent = wordOf(0, 0);
+    if (!signal.aborted && !found.length) count.textContent = labelOf(0, 0);
   }
 
   function press(event) {

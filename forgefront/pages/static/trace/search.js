@@ -25,4 +25,4 @@ export async function search(text, pattern, signal, progress) {
   return found;
 }
 
-export const wordOf = (count, at) => (count === 0 ? "No match" : `${at + 1} of ${count >= MAX_MATCHES ? `${MAX_MATCHES.toLocaleString("en")} or more` : count.toLocaleString("en")} lines`);
+export const labelOf = (count, at) => (count === 0 ? "No match" : `${at + 1} of ${count >= MAX_MATCHES ? `${MAX_MATCHES.toLocaleString("en")} or more` : count.toLocaleString("en")} lines`);

@@ -20,8 +20,8 @@ export async function open(page) {
   const place = at.replace(/\/+$/, "");
   const isFolder = !place || location.pathname.endsWith("/");
   const about = { path, id: Number(number), at: place };
-  const read = (after) => page.ask("Folder", { ...about, first: PAGE_ENTRIES, after });
-  const [data] = await Promise.all([isFolder ? read(null) : page.ask("File", about), styles()]);
+  const read = (after) => page.request("Folder", { ...about, first: PAGE_ENTRIES, after });
+  const [data] = await Promise.all([isFolder ? read(null) : page.request("File", about), styles()]);
   const { project } = data;
   if (!project?.build) throw page.missing("build");
   const { artifact, build } = project;

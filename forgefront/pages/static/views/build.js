@@ -5,7 +5,7 @@ import { artifactAddress, entryRows, isArchive, styles as fileStyles } from "../
 import { removal } from "../dialogs.js";
 import { doing } from "../discussion.js";
 import { h, replace } from "../dom.js";
-import { ago, badge, duration, exactly, icon, person, section, since, symbol, wordOf } from "../parts.js";
+import { ago, badge, duration, exactly, icon, person, section, since, symbol, labelOf } from "../parts.js";
 import { projectCrumbs } from "../project/crumbs.js";
 import { save } from "../project/downloads.js";
 import { keepFocus, renewal, watch } from "../renewing.js";
@@ -22,7 +22,7 @@ export async function open(page) {
   const { path } = page.where;
   const about = { path, id: Number(page.where.number) };
   const read = async (operation) => {
-    const { project } = await page.ask(operation, about);
+    const { project } = await page.request(operation, about);
     if (!project?.build) throw page.missing("build");
     return { ...project.build, project };
   };
@@ -48,7 +48,7 @@ export async function open(page) {
       replace(files);
       return;
     }
-    Promise.all([page.ask("Files", { ...about, first: LISTED_FILES }), fileStyles()])
+    Promise.all([page.request("Files", { ...about, first: LISTED_FILES }), fileStyles()])
       .then(([{ project }]) => listed === known && replace(files, filesOf(path, about.id, project?.artifact?.entries)))
       .catch(() => {});
   };
@@ -57,13 +57,13 @@ export async function open(page) {
     show();
   });
   const act = async (operation) => {
-    await page.change(operation, about);
+    await page.mutate(operation, about);
     soon();
   };
 
   await page.follow("Changed", { path }, {
     event({ buildChanged: { build: changed, to } }) {
-      if (changed.databaseId === about.id) page.say(`The build is ${wordOf(to)}.`);
+      if (changed.databaseId === about.id) page.announce(`The build is ${labelOf(to)}.`);
       if (!build || changed.databaseId === about.id || build.pipeline?.builds.nodes.some((each) => each.databaseId === changed.databaseId)) soon();
     },
     gap: soon,

@@ -32,18 +32,18 @@ export async function open(page) {
 
   function change() {
     page.setAddress(`${location.pathname}${filters.toQuery(chosen, seconds ? { screen: String(seconds) } : {})}`);
-    load().then(() => page.say("The charts have changed."));
+    load().then(() => page.announce("The charts have changed."));
   }
 }
 
 async function project(page, path) {
-  const { project } = await page.ask("ProjectDashboardPage", { path });
+  const { project } = await page.request("ProjectDashboardPage", { path });
   if (!project) throw page.missing("project");
   return { kind: "project", path: project.fullPath, branches: project.branches?.nodes.map(({ name }) => name), show: (...content) => showProject(page, project, "dashboard", content) };
 }
 
 async function group(page, path) {
-  const { group } = await page.ask("GroupDashboardPage", { path });
+  const { group } = await page.request("GroupDashboardPage", { path });
   if (!group) throw page.missing("group");
   return {
     kind: "group", path: group.path,

@@ -29,9 +29,9 @@ function environmentEntry(page, { databaseId: id, name, externalUrl, stoppedAt, 
   const { path } = page.where;
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const stop = async () => {
-    const { environment } = await page.change("Stop", { path, id });
+    const { environment } = await page.mutate("Stop", { path, id });
     await renew();
-    page.say(environment.stoppedAt ? `${name} is stopped.` : `${name} is being stopped.`);
+    page.announce(environment.stoppedAt ? `${name} is stopped.` : `${name} is being stopped.`);
   };
   const url = externalUrl && outside(externalUrl);
   return entry(

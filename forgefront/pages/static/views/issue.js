@@ -19,7 +19,7 @@ export async function open(page) {
   const { path } = page.where;
   const iid = Number(page.where.number);
   const read = async (after = null) => {
-    const { project } = await page.ask("Issue", { path, iid, after });
+    const { project } = await page.request("Issue", { path, iid, after });
     if (!project?.issue) throw page.missing("issue");
     return { ...project.issue, project, mayTriage: project.viewerCan.triageIssues };
   };
@@ -31,7 +31,7 @@ export async function open(page) {
     issue = first = next;
     show();
     await conversation.renew();
-    page.say("The issue has changed.");
+    page.announce("The issue has changed.");
   });
   await page.follow("Changed", { path }, { event: ({ issueChanged }) => issueChanged.issue.iid === iid && soon(), gap: soon });
   renewSlowly(page, soon);
@@ -86,7 +86,7 @@ const closing = ({ iid, title, state, project, headCommit }) =>
  * which of the two the button does.
  */
 function answerForm(page, { path, iid, isClosed, can, done }) {
-  const send = (body) => page.change("Comment", { path, iid, body });
+  const send = (body) => page.mutate("Comment", { path, iid, body });
   let button = null;
   const turn = (textOf, wrong) => doing("button", null, wrong, async () => {
     const operation = isClosed() ? "Reopen" : "Close";
@@ -94,7 +94,7 @@ function answerForm(page, { path, iid, isClosed, can, done }) {
       await send(textOf());
       textOf.sent();
     }
-    await page.change(operation, { path, iid });
+    await page.mutate(operation, { path, iid });
     await page.reload();
   });
   const element = answer(send, done, { page, comments: can.comment, also: (textOf, wrong) => (button = can.update ? turn(textOf, wrong) : null) });

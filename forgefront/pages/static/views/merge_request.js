@@ -6,7 +6,7 @@ import { answer, discussion } from "../discussion.js";
 import { h, replace } from "../dom.js";
 import { replaceByError } from "../errors.js";
 import { markdown } from "../markdown.js";
-import { ago, badge, icon, lasted, more, person, section, wordOf } from "../parts.js";
+import { ago, badge, icon, lasted, more, person, section, labelOf } from "../parts.js";
 import { projectCrumbs } from "../project/crumbs.js";
 import { keepFocus, renewal, renewSlowly, watch } from "../renewing.js";
 import { changes, fileReader } from "../review/changes.js";
@@ -31,7 +31,7 @@ export async function open(page) {
   const iid = Number(page.where.number);
   const about = { path, iid };
   const read = async (operation, variables = {}) => {
-    const { project } = await page.ask(operation, { ...about, ...variables });
+    const { project } = await page.request(operation, { ...about, ...variables });
     if (!project?.mergeRequest) throw page.missing("merge request");
     return operation === "MergeRequest" ? { ...project.mergeRequest, project } : project.mergeRequest;
   };
@@ -57,7 +57,7 @@ export async function open(page) {
   await page.follow("Changed", { path }, {
     event({ mergeRequestChanged: { mergeRequest, to } }) {
       if (mergeRequest.iid !== iid) return;
-      if (request && to !== request.state) page.say(`The merge request is ${wordOf(to)}.`);
+      if (request && to !== request.state) page.announce(`The merge request is ${labelOf(to)}.`);
       soon();
     },
     gap: soon,
@@ -70,7 +70,7 @@ export async function open(page) {
   });
 
   const act = async (operation, variables) => {
-    await page.change(operation, { ...about, ...variables });
+    await page.mutate(operation, { ...about, ...variables });
     soon();
   };
   const styles = Promise.all([sheet("review"), tab === "changes" ? sheet("files") : null, tab === "discussion" ? sheet("lists") : null]);
@@ -159,7 +159,7 @@ function showDiscussion({ page, about, read, act, body, request, soon }) {
       record.saw({ note: Math.max(0, ...notes.nodes.map(({ databaseId }) => databaseId)) || null });
       return notes;
     }, withLine, showNotes);
-    replace(said, unresolvedOnly(said), conversation.element, request.viewerCan.comment ? answer((text) => page.change("Comment", { ...about, body: text }), () => conversation.renew({ isWhole: true }), { page }) : null);
+    replace(said, unresolvedOnly(said), conversation.element, request.viewerCan.comment ? answer((text) => page.mutate("Comment", { ...about, body: text }), () => conversation.renew({ isWhole: true }), { page }) : null);
     await goToNote(conversation);
   })().catch(replaceByError(said));
   return {
@@ -223,7 +223,7 @@ function showChanges({ page, about, read, act, body, request }) {
   const start = async ({ newPath }, { before, after }, text) => {
     // The numbers before the change are those of the commit that was seen, not those of the merge request's diff.
     const oldLine = choice.value === "since" ? null : before;
-    await page.change("StartThread", { ...about, body: text, position: { headOid: head, path: newPath, oldLine, newLine: after } });
+    await page.mutate("StartThread", { ...about, body: text, position: { headOid: head, path: newPath, oldLine, newLine: after } });
     await showThreads();
   };
   const show = async () => {
@@ -237,7 +237,7 @@ function showChanges({ page, about, read, act, body, request }) {
     if (since && choice.value !== "since") return show();
     const entries = since ? lastVisit.changes : all;
     replace(fresh);
-    const mark = (file, viewed) => page.change("MarkViewed", { ...about, file, head, viewed });
+    const mark = (file, viewed) => page.mutate("MarkViewed", { ...about, file, head, viewed });
     onLines = lineThreads(page, { start: request.viewerCan.comment ? start : null, addedOnly: since });
     replace(files, changes(page, entries, { readFile: fileReader(page, about.path, head), mark, viewed: viewedPaths ?? [], threads: onLines }), onLines.others);
     // Before the threads are read: until then another head may be shown.

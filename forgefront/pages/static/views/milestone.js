@@ -4,7 +4,7 @@ import { address } from "../address.js";
 import { h } from "../dom.js";
 import { form } from "../forms.js";
 import { markdown } from "../markdown.js";
-import { avatar, badge, section, symbol, wordOf } from "../parts.js";
+import { avatar, badge, section, symbol, labelOf } from "../parts.js";
 import { projectCrumbs } from "../project/crumbs.js";
 import { rows } from "../rows.js";
 import { changing, dueWords, fieldsOf, overdue, progress, valuesOf } from "../work/milestone_parts.js";
@@ -12,7 +12,7 @@ import { styles } from "../work/styles.js";
 
 export async function open(page) {
   const { path } = page.where;
-  const [{ project }] = await Promise.all([page.ask("Milestone", { path, iid: Number(page.where.number) }), styles()]);
+  const [{ project }] = await Promise.all([page.request("Milestone", { path, iid: Number(page.where.number) }), styles()]);
   const milestone = project?.milestone;
   if (!milestone) throw page.missing("milestone");
   const all = address(path, "milestones");
@@ -30,8 +30,8 @@ export async function open(page) {
       h("div.stack", null, progress(milestone)),
       milestone.descriptionHtml ? markdown(milestone.descriptionHtml) : null,
       milestone.viewerCan.update ? editing(page, milestone) : null,
-      milestone.issues && section("Issues", allOf(path, "issues", milestone), rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, wordOf(each.state), each.assignee]), "None yet.")),
-      milestone.mergeRequests && section("Merge requests", allOf(path, "merge_requests", milestone, milestone.mergeRequests), rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup?.state ?? "NONE", wordOf(each.state), each.author]), "None yet."))));
+      milestone.issues && section("Issues", allOf(path, "issues", milestone), rows(milestone.issues.nodes, item(path, "issues", "#", (each) => [each.state, labelOf(each.state), each.assignee]), "None yet.")),
+      milestone.mergeRequests && section("Merge requests", allOf(path, "merge_requests", milestone, milestone.mergeRequests), rows(milestone.mergeRequests.nodes, item(path, "merge_requests", "!", (each) => [each.state === "MERGED" || each.state === "CLOSED" ? each.state : each.headCommit?.rollup?.state ?? "NONE", labelOf(each.state), each.author]), "None yet."))));
 }
 
 /** The form. Only what is changed is sent: a value of somebody else's change stays. */
@@ -41,8 +41,8 @@ function editing(page, milestone) {
     word: "Save", keep: page,
     async act(values) {
       const changed = Object.entries(valuesOf(values)).filter(([name, value]) => value !== before[name]);
-      await page.change("UpdateMilestone", { input: { id: milestone.id, ...Object.fromEntries(changed) } });
-      page.say("Saved.");
+      await page.mutate("UpdateMilestone", { input: { id: milestone.id, ...Object.fromEntries(changed) } });
+      page.announce("Saved.");
       page.go(location.pathname, { replace: true });
     },
   })));

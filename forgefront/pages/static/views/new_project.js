@@ -19,7 +19,7 @@ async function readNamespaces(page) {
   const found = [];
   let after = null;
   do {
-    const { nodes, pageInfo } = (await page.ask("Namespaces", { after })).namespaces;
+    const { nodes, pageInfo } = (await page.request("Namespaces", { after })).namespaces;
     found.push(...nodes);
     after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
   } while (after);
@@ -28,7 +28,7 @@ async function readNamespaces(page) {
 }
 
 async function readSource(page, path) {
-  const { project } = await page.ask("Source", { path });
+  const { project } = await page.request("Source", { path });
   if (!project) throw page.missing("project");
   if (!project.viewerCan.fork) throw page.forbidden("You may not fork this project.");
   return project;
@@ -48,8 +48,8 @@ const creating = (page, namespaces) =>
     word: "Create the project", keep: page,
     fieldOf: { groupPath: "namespacePath" },
     async act({ path, description, importUrl, ...values }) {
-      const { project } = await page.change("CreateProject", { ...values, path: path.trim() || undefined, description: description || undefined, importUrl: importUrl.trim() || undefined });
-      page.say("The project is created.");
+      const { project } = await page.mutate("CreateProject", { ...values, path: path.trim() || undefined, description: description || undefined, importUrl: importUrl.trim() || undefined });
+      page.announce("The project is created.");
       page.go(address(project.fullPath));
     },
   });
@@ -66,8 +66,8 @@ function forking(page, namespaces, source) {
   ], {
     word: "Fork", keep: page,
     async act({ groupPath, name, path, visibility }) {
-      const { project } = await page.change("Fork", { source: source.fullPath, groupPath: groupPath === own ? null : groupPath, name: name.trim(), path: path.trim(), visibility });
-      page.say("The fork is created.");
+      const { project } = await page.mutate("Fork", { source: source.fullPath, groupPath: groupPath === own ? null : groupPath, name: name.trim(), path: path.trim(), visibility });
+      page.announce("The fork is created.");
       page.go(address(project.fullPath));
     },
   });

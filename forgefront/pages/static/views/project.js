@@ -3,7 +3,7 @@
 import { address } from "../address.js";
 import { h, replace } from "../dom.js";
 import { markdown } from "../markdown.js";
-import { ago, avatar, badge, empty, icon, lasted, more, section, wordOf } from "../parts.js";
+import { ago, avatar, badge, empty, icon, lasted, more, section, labelOf } from "../parts.js";
 import { BUILD_LIST, buildFilters, chips, chosenOf, commitBuildsRow, narrowedBy } from "../project/build_lists.js";
 import { showProject } from "../project/head.js";
 import { keepFocus, renewal } from "../renewing.js";
@@ -56,7 +56,7 @@ export async function open(page) {
 
 /** Shows README.md of the default branch, if there is one. */
 function showReadme(page, path, slot) {
-  page.ask("Readme", { path }).then(({ project }) => {
+  page.request("Readme", { path }).then(({ project }) => {
     const html = project?.blob?.html;
     if (html) replace(slot, section("README.md", null, h("div.card", null, markdown(html))));
   }).catch(() => {});
@@ -68,22 +68,22 @@ async function followed(page, path, name, soon) {
     event(data) {
       const [change] = Object.values(data);
       // Equal states: a title, a comment or the like has changed.
-      if (change.from !== change.to) page.say(words(change));
+      if (change.from !== change.to) page.announce(words(change));
       soon();
     },
     gap: soon,
   });
   const streams = [];
-  if (!["activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${wordOf(to)}.`)));
+  if (!["activity", "stars"].includes(name)) streams.push(page.follow("Changes", { path }, announce(({ build, to }) => `${build.name} on ${build.ref}: ${labelOf(to)}.`)));
   if (!name || name === "commits" || name === "activity") streams.push(page.follow("Heads", { path }, { event: soon, gap: soon }));
-  if (!name || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${wordOf(to)}.`)));
+  if (!name || name === "activity") streams.push(page.follow("Requests", { path }, announce(({ mergeRequest, to }) => `Merge request ${mergeRequest.iid}, ${mergeRequest.title}: ${labelOf(to)}.`)));
   await Promise.all(streams);
 }
 
 // Sections
 
 async function overview(page, path) {
-  const { project } = await page.ask("Overview", { path });
+  const { project } = await page.request("Overview", { path });
   if (!project) throw page.missing("project");
   const isEmpty = project.viewerCan.readCode && project.commits && !project.commits.nodes.length;
   const { firstPush } = isEmpty ? await import("../project/first_push.js") : {};
@@ -137,7 +137,7 @@ async function listed(page, list, path, extended) {
   const { names: narrowed, variables: further } = narrowedBy(page, list);
   const variables = { path, ...further, ...list.counted?.(narrowed), ...(list.filter && { [list.filter]: list.choices[chosen] }), ...list.tip?.(page.query), ...(list.refs && { ref: page.query.get("ref") }) };
   const read = async (after) => {
-    const { project } = await page.ask(list.operation, { ...variables, after });
+    const { project } = await page.request(list.operation, { ...variables, after });
     if (!project) throw page.missing("project");
     return project;
   };

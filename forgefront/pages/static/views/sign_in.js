@@ -2,7 +2,7 @@
 
 import { address, outside } from "../address.js";
 import { h, replace } from "../dom.js";
-import { ask, change } from "../graph.js";
+import { mutate, request } from "../graph.js";
 import { prose } from "../parts.js";
 import * as openid from "../openid.js";
 
@@ -14,7 +14,7 @@ export async function open(page) {
   const link = new URLSearchParams(location.hash.slice(1)).get("link");
   // Neither a code nor a link stays in the history.
   if (!page.here && (returned || link)) history.replaceState(null, "", location.pathname);
-  const { frontPage } = await page.ask("FrontPage");
+  const { frontPage } = await page.request("FrontPage");
   const home = frontPage.homePageUrl;
   if (page.here && home && new RegExp(`^${address("")}$`).test(location.pathname) && !leadsHere(home)) {
     location.replace(home);
@@ -51,12 +51,12 @@ export async function open(page) {
   }
 
   async function byPassword({ login, password }) {
-    const { user } = await change(VIEW, "SignIn", { login, password }, { signal: page.signal, using: "" });
+    const { user } = await mutate(VIEW, "SignIn", { login, password }, { signal: page.signal, using: "" });
     return user.privateToken;
   }
 
   async function byLink({ password }) {
-    const { user } = await change(VIEW, "SignInByLink", { code: link, password: password || null }, { signal: page.signal, using: "" });
+    const { user } = await mutate(VIEW, "SignInByLink", { code: link, password: password || null }, { signal: page.signal, using: "" });
     return user.privateToken;
   }
 
@@ -64,7 +64,7 @@ export async function open(page) {
     event.target.disabled = true;
     wrong.hidden = true;
     try {
-      const { openIdSignIn } = await ask(VIEW, "OpenIdSignIn", {}, { signal: page.signal, using: "" });
+      const { openIdSignIn } = await request(VIEW, "OpenIdSignIn", {}, { signal: page.signal, using: "" });
       const provider = outside(openIdSignIn.authorizationUrl);
       openid.begin(openIdSignIn.ticket, { stay: state.stay, from: page.here ? `${location.pathname}${location.search}` : null });
       location.assign(provider);
@@ -80,7 +80,7 @@ export async function open(page) {
       const { ticket, stay, from } = openid.end();
       if (returned.error) throw new Error(`The provider has not signed you in: ${returned.error}`);
       const { code, state: returnedState, issuer } = returned;
-      const { user } = await change(VIEW, "FinishOpenIdSignIn", { ticket, state: returnedState, code, issuer }, { signal: page.signal, using: "" });
+      const { user } = await mutate(VIEW, "FinishOpenIdSignIn", { ticket, state: returnedState, code, issuer }, { signal: page.signal, using: "" });
       await enter(user.privateToken, { stay, from, fromProvider: true });
     } catch (error) {
       show(!frontPage.directoryEnabled);
@@ -89,7 +89,7 @@ export async function open(page) {
   }
 
   async function enter(token, { stay, from = null, fromProvider = false }) {
-    const { instance } = await ask(VIEW, "Check", {}, { signal: page.signal, using: token });
+    const { instance } = await request(VIEW, "Check", {}, { signal: page.signal, using: token });
     if (from) history.replaceState(null, "", from);
     await page.signedIn(token, { stay, minutes: instance.sessionExpireDelay, fromProvider });
   }

@@ -15,7 +15,7 @@ export async function open(page) {
   const { path } = page.where;
   const id = Number(page.where.number);
   const read = async (after = null) => {
-    const { project } = await page.ask("Snippet", { path, id, after });
+    const { project } = await page.request("Snippet", { path, id, after });
     if (!project?.snippet) throw page.missing("snippet");
     return { ...project.snippet, project };
   };
@@ -36,7 +36,7 @@ export async function open(page) {
         notes.append(...next.nodes.map((each) => note(page, each)));
         return next.pageInfo;
       }, "Show more comments"),
-      snippet.viewerCan.comment ? answer((body) => page.change("Comment", { path, id, body }), page.reload, { page }) : null));
+      snippet.viewerCan.comment ? answer((body) => page.mutate("Comment", { path, id, body }), page.reload, { page }) : null));
   await goToNote();
 }
 
@@ -48,8 +48,8 @@ function controls(page, variables, { title, viewerCan, restPath, fileName, ...sn
       viewerCan.update ? removal(page, {
         word: "Delete", title: "Delete the snippet?", text: "Its comments are deleted too.",
         async act() {
-          await page.change("DeleteSnippet", variables);
-          page.say("The snippet is deleted.");
+          await page.mutate("DeleteSnippet", variables);
+          page.announce("The snippet is deleted.");
           page.go(address(variables.path, "snippets"));
         },
       }) : null),
@@ -57,8 +57,8 @@ function controls(page, variables, { title, viewerCan, restPath, fileName, ...sn
     viewerCan.update ? h("details", null, h("summary", null, "Edit"), snippetForm("Edit the snippet", { title, fileName, ...snippet }, {
       word: "Save the snippet", keep: page,
       async act(values) {
-        await page.change("ChangeSnippet", { ...variables, ...values });
-        page.say("The snippet is saved.");
+        await page.mutate("ChangeSnippet", { ...variables, ...values });
+        page.announce("The snippet is saved.");
         page.go(location.pathname, { replace: true });
       },
     })) : null);

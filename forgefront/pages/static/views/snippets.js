@@ -17,8 +17,8 @@ export async function open(page) {
     project.viewerCan.createSnippet ? section("Create a snippet", null, snippetForm("Create a snippet", null, {
       word: "Create the snippet", keep: page,
       async act(values) {
-        const { snippet } = await page.change("CreateSnippet", { path, ...values });
-        page.say("The snippet is created.");
+        const { snippet } = await page.mutate("CreateSnippet", { path, ...values });
+        page.announce("The snippet is created.");
         page.go(address(path, "snippets", snippet.databaseId));
       },
     })) : null));

@@ -10,7 +10,7 @@ import * as filters from "../work/filters.js";
 
 export async function open(page) {
   const { name: username } = page.where;
-  const { user } = await page.ask("User", { username });
+  const { user } = await page.request("User", { username });
   if (!user) throw page.missing("user");
   const isOwn = page.viewer?.username === user.username;
   const tokens = isOwn || page.viewer?.isAdmin ? await accessTokens(page, user.username, isOwn) : null;
@@ -54,7 +54,7 @@ function part(page, user, title, connection, operation, row, none) {
   const { nodes, pageInfo } = user[connection];
   const list = rows(nodes, row, none);
   return section(title, null, list, more(pageInfo, async (after) => {
-    const next = (await page.ask(operation, { username: user.username, after })).user[connection];
+    const next = (await page.request(operation, { username: user.username, after })).user[connection];
     list.append(...next.nodes.map(row));
     return next.pageInfo;
   }, `More ${title.toLowerCase()}`));
@@ -75,7 +75,7 @@ function linkMaker(page, user) {
   const make = async (event) => {
     event.target.disabled = true;
     try {
-      const { link } = await page.change("CreateSignInLink", { id: user.databaseId });
+      const { link } = await page.mutate("CreateSignInLink", { id: user.databaseId });
       const field = h("input", { id: "sign-in-link", readonly: true, value: link.url, onfocus: () => field.select() });
       replace(shown,
         h("div.field", null, h("label", { for: "sign-in-link" }, `Link for ${user.name}`), field,

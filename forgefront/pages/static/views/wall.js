@@ -4,7 +4,7 @@ import { address } from "../address.js";
 import { builds as lastBuilds } from "../dashboards/svg.js";
 import { h, replace } from "../dom.js";
 import { groupTabs } from "../group/head.js";
-import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, wordOf } from "../parts.js";
+import { ago, avatar, badge, empty, failing, icon, lasted, more, symbol, labelOf } from "../parts.js";
 import { rotate, screenSeconds } from "../dashboards/screen.js";
 
 const ORDER = ["FAILED", "RUNNING", "PENDING", "CANCELED", "SUCCESS", "NONE"];
@@ -31,7 +31,7 @@ export async function open(page) {
   });
 
   const read = async (search, after = null) => {
-    const data = await page.ask(group ? "GroupWall" : "Wall", { search: search || null, after, ...(group && { group }) });
+    const data = await page.request(group ? "GroupWall" : "Wall", { search: search || null, after, ...(group && { group }) });
     if (group && !data.group) throw page.missing("group");
     return { ...(group ? data.group : data), searched: search };
   };
@@ -105,7 +105,7 @@ export async function open(page) {
     }
     const all = Object.values(counts).reduce((sum, count) => sum + count, 0);
     const whole = !wanted && tiles.size < total ? `${all} of ${total}` : wanted && isSearched && hasFurther ? `${all}+` : all;
-    replace(chips, chip("", "All", whole), ORDER.filter((state) => counts[state] || chosen.state === state).map((state) => chip(state, wordOf(state), counts[state])));
+    replace(chips, chip("", "All", whole), ORDER.filter((state) => counts[state] || chosen.state === state).map((state) => chip(state, labelOf(state), counts[state])));
     nothing.hidden = shown > 0;
     if (!shown) replace(nothing, tiles.size || wanted ? empty("No matches", "No project matches this filter.") : empty("No projects yet", "You cannot see any project yet: ask to be added to one, or create your own."));
   }
@@ -183,7 +183,7 @@ export async function open(page) {
     if (!paths.length) return void (gathering = null);
     await Promise.all(paths.map(async (path) => {
       try {
-        const { project } = await page.ask("Tile", { path });
+        const { project } = await page.request("Tile", { path });
         const old = tiles.get(path);
         if (!project || !old || page.signal.aborted) return;
         const state = stateOf(project);
@@ -193,7 +193,7 @@ export async function open(page) {
         old.element.replaceWith(element);
         if (focused) element.querySelector("[data-item]").focus({ preventScroll: true });
         tiles.set(path, { project, state, element });
-        if (state !== old.state) page.say(`${project.name}: ${wordOf(state)}.`);
+        if (state !== old.state) page.announce(`${project.name}: ${labelOf(state)}.`);
       } catch (error) {
         if (error.name !== "AbortError" && error.code !== "NOT_FOUND") changed.add(path);
       }

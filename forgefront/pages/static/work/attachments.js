@@ -31,7 +31,7 @@ export function attaching(page, field, wrong) {
     button.ariaBusy = "true";
     try {
       for (const file of files) insert(field, await upload(page, path, file));
-      page.say(files.length === 1 ? "The file is attached." : "The files are attached.");
+      page.announce(files.length === 1 ? "The file is attached." : "The files are attached.");
     } catch (error) {
       showError(wrong, error);
     } finally {

@@ -26,7 +26,7 @@ export function markdownField(page, path, name, word, properties) {
     }
     replace(shown, h("p.quiet", null, "Loading…"));
     try {
-      const { project } = await graph.ask("work/edit", "Preview", { path, text: text.value }, { signal: page.signal });
+      const { project } = await graph.request("work/edit", "Preview", { path, text: text.value }, { signal: page.signal });
       replace(shown, project?.markdownHtml ? markdown(project.markdownHtml) : h("p.quiet", null, "Nothing to preview."));
     } catch (error) {
       replaceByError(shown)(error);

@@ -35,10 +35,10 @@ export const valuesOf = ({ title, description, dueDate }) => ({ title: title.tri
 /** The buttons that close or activate a milestone, and that delete it. `done(isDeleted)` is called after a change. */
 export function changing(page, { id, title, state }, wrong, done) {
   const isClosed = state === "CLOSED";
-  const change = (operation, variables) => graph.change("milestone", operation, variables, { signal: page.signal });
+  const change = (operation, variables) => graph.mutate("milestone", operation, variables, { signal: page.signal });
   const turn = doing("button", isClosed ? "Activate" : "Close", wrong, async () => {
     await change("UpdateMilestone", { input: { id, stateEvent: isClosed ? "ACTIVATE" : "CLOSE" } });
-    page.say(isClosed ? "The milestone is active again." : "The milestone is closed.");
+    page.announce(isClosed ? "The milestone is active again." : "The milestone is closed.");
     await done(false);
   });
   turn.ariaLabel = `${isClosed ? "Activate" : "Close"} ${title}`;
@@ -46,7 +46,7 @@ export function changing(page, { id, title, state }, wrong, done) {
     word: "Delete", label: `Delete ${title}`, title: `Delete ${title}?`, text: "Its issues and merge requests stay, without a milestone.",
     async act() {
       await change("DeleteMilestone", { id });
-      page.say("The milestone is deleted.");
+      page.announce("The milestone is deleted.");
       await done(true);
     },
   })];

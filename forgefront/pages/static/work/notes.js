@@ -2,7 +2,7 @@
 
 import { answer } from "../discussion.js";
 import { h, replace } from "../dom.js";
-import { GraphError, ask, change } from "../graph.js";
+import { GraphError, mutate, request } from "../graph.js";
 import { markdown } from "../markdown.js";
 import { ago, person } from "../parts.js";
 import { draftNames } from "../repository/drafts.js";
@@ -32,7 +32,7 @@ function editing(page, { id, databaseId, author }, text, changed) {
   async function start(focused) {
     button.disabled = true;
     try {
-      const { node } = await ask("work/note", "Note", { id }, { signal: page.signal });
+      const { node } = await request("work/note", "Note", { id }, { signal: page.signal });
       if (!node) throw new GraphError("NOT_FOUND", "This comment does not exist any more.");
       const form = answer(save, async () => {
         stop();
@@ -53,8 +53,8 @@ function editing(page, { id, databaseId, author }, text, changed) {
   }
 
   async function save(body) {
-    shown = [markdown((await change("work/note", "Update", { id, body }, { signal: page.signal })).note.bodyHtml)];
-    page.say("The comment is changed.");
+    shown = [markdown((await mutate("work/note", "Update", { id, body }, { signal: page.signal })).note.bodyHtml)];
+    page.announce("The comment is changed.");
   }
 
   function stop() {

@@ -17,8 +17,8 @@ export function triageFields({ labels, milestones, team }, record = {}) {
   const all = [...labelNodes, ...(labels?.nodes ?? []).filter(({ name }) => !set.has(name))];
   // What is set stays a choice, even where it is not offered to others.
   const withCurrent = (nodes, current) => (current && !nodes.some(({ databaseId }) => databaseId === current.databaseId) ? [current, ...nodes] : nodes);
-  const select = (name, word, nodes, current, wordOf) =>
-    field(name, word, { kind: "select", options: [["", "None"], ...withCurrent(nodes, current).map((each) => [String(each.databaseId), wordOf(each)])], value: current ? String(current.databaseId) : "" });
+  const select = (name, word, nodes, current, labelOf) =>
+    field(name, word, { kind: "select", options: [["", "None"], ...withCurrent(nodes, current).map((each) => [String(each.databaseId), labelOf(each)])], value: current ? String(current.databaseId) : "" });
   return [
     h("fieldset.labels", { "data-field": "labels" }, h("legend", null, "Labels"),
       all.length ? h("div.label-choices", null, all.map((each) => {
@@ -51,7 +51,7 @@ export function triage(page, { path, iid, operation, record, done }) {
   const element = h("details.menu.triage", { ontoggle: (event) => event.target.open && load() }, h("summary", null, "Labels, milestone, assignee"), slot);
   async function load() {
     try {
-      const { project } = await graph.ask("work/edit", "Choices", { path }, { signal: page.signal });
+      const { project } = await graph.request("work/edit", "Choices", { path }, { signal: page.signal });
       const before = triageValuesOf(record());
       const fields = form("Labels, milestone, assignee", triageFields(project, record()), {
         word: "Save",
@@ -60,13 +60,13 @@ export function triage(page, { path, iid, operation, record, done }) {
           const changed = Object.fromEntries(Object.entries(triageValues(values)).filter(([name, value]) => JSON.stringify(value) !== JSON.stringify(before[name])));
           // The operation replaces all labels, and others may have changed some of them.
           if (changed.labels) {
-            const { project: now } = await graph.ask("work/edit", RECORDS[operation], { path, iid }, { signal: page.signal });
+            const { project: now } = await graph.request("work/edit", RECORDS[operation], { path, iid }, { signal: page.signal });
             changed.labels = merged(before.labels, changed.labels, namesOf(now?.record ?? record()));
           }
-          if (Object.keys(changed).length) await graph.change("work/edit", operation, { input: { projectPath: path, iid, ...changed } }, { signal: page.signal });
+          if (Object.keys(changed).length) await graph.mutate("work/edit", operation, { input: { projectPath: path, iid, ...changed } }, { signal: page.signal });
           element.open = false;
           element.querySelector("summary").focus();
-          page.say("Saved.");
+          page.announce("Saved.");
           await done();
         },
       });

@@ -7,7 +7,7 @@ import { field, form } from "../../forms.js";
 import { section } from "../../parts.js";
 
 export async function open(page) {
-  const [{ viewer }, keys] = await Promise.all([page.ask("Profile"), keySections(page, page.viewer.username)]);
+  const [{ viewer }, keys] = await Promise.all([page.request("Profile"), keySections(page, page.viewer.username)]);
   page.title("Your account", [[viewer.username, address("u", viewer.username)]]);
   page.show(
     h("header.head", null, h("h1", null, "Your account"), h("a.button", { href: address("u", viewer.username) }, "Profile and access tokens")),
@@ -30,10 +30,10 @@ const profile = (page, viewer) =>
     word: "Save", keep: page,
     async act(values) {
       const changed = Object.entries(values).filter(([name, value]) => value !== (viewer[name] ?? ""));
-      await page.change("UpdateProfile", { input: Object.fromEntries(changed) });
+      await page.mutate("UpdateProfile", { input: Object.fromEntries(changed) });
       Object.assign(viewer, values);
       await page.renewViewer();
-      page.say("Your profile is saved.");
+      page.announce("Your profile is saved.");
     },
   });
 
@@ -44,9 +44,9 @@ function password(page) {
   ], {
     word: "Change the password",
     async act(values) {
-      await page.change("ChangePassword", values);
+      await page.mutate("ChangePassword", values);
       element.reset();
-      page.say("Your password is changed.");
+      page.announce("Your password is changed.");
     },
   });
   return element;

@@ -10,11 +10,11 @@ export async function open(page) {
   const id = Number(page.where.number);
   const all = adminAddress("hooks");
   const { hook, sections } = await hookSections(page, {
-    read: async () => (await page.ask("SystemHook", { id })).hook,
-    readDeliveries: async (after) => (await page.ask("SystemDeliveries", { id, after })).hook.deliveries,
-    test: () => page.change("TestSystemHook", { id }),
+    read: async () => (await page.request("SystemHook", { id })).hook,
+    readDeliveries: async (after) => (await page.request("SystemDeliveries", { id, after })).hook.deliveries,
+    test: () => page.mutate("TestSystemHook", { id }),
     async remove() {
-      await page.change("RemoveSystemHook", { id });
+      await page.mutate("RemoveSystemHook", { id });
       page.go(all);
     },
   });
@@ -23,8 +23,8 @@ export async function open(page) {
     section("Change", null, hookForm("Change the hook", hook, {
       word: "Save", takesToken: false, keep: page,
       async act({ verify, ...values }) {
-        await page.change("UpdateSystemHook", { input: { databaseId: id, ...values, enableSslVerification: verify } });
-        page.say("The hook is changed.");
+        await page.mutate("UpdateSystemHook", { input: { databaseId: id, ...values, enableSslVerification: verify } });
+        page.announce("The hook is changed.");
         page.reload();
       },
     })),

@@ -10,7 +10,7 @@ import { hookEntry } from "../../settings/hook_sections.js";
 export async function open(page) {
   requireAdmin(page);
   const { element } = await connectionList({
-    read: (after) => page.ask("SystemHooks", { after }),
+    read: (after) => page.request("SystemHooks", { after }),
     connection: "hooks", name: "System hooks", none: "No system hook yet.", item: (hook) => hookEntry(adminAddress("hooks", hook.databaseId), hook),
   });
   showAdmin(page, "hooks", [
@@ -18,8 +18,8 @@ export async function open(page) {
     section("Add a system hook", null, hookForm("Add a system hook", null, {
       word: "Add the hook", takesToken: false, keep: page,
       async act({ verify, ...values }) {
-        const { hook } = await page.change("CreateSystemHook", { input: { ...values, enableSslVerification: verify } });
-        page.say("The hook is added.");
+        const { hook } = await page.mutate("CreateSystemHook", { input: { ...values, enableSslVerification: verify } });
+        page.announce("The hook is added.");
         page.go(adminAddress("hooks", hook.databaseId));
       },
     })),

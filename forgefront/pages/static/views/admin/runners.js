@@ -17,7 +17,7 @@ export async function open(page) {
   const asked = page.query.get("scope");
   const scope = Object.hasOwn(SCOPES, asked ?? "") ? asked : "all";
   const { element, renew } = await connectionList({
-    read: (after) => page.ask("AllRunners", { after, scope: SCOPES[scope][1] }),
+    read: (after) => page.request("AllRunners", { after, scope: SCOPES[scope][1] }),
     connection: "runners", name: "Runners", none: scope === "all" ? "No runner yet." : "No such runner.", item: (runner) => runnerEntry(page, runner, () => renew()),
   });
   showAdmin(page, "runners", [
@@ -27,8 +27,8 @@ export async function open(page) {
       element),
     section("Register a shared runner", null,
       h("p.hint", null, "A program that knows this token can register itself as a runner of all projects."), registration(page, {
-        read: async () => (await page.ask("SharedToken")).settings?.runnersRegistrationToken,
-        replaced: async () => (await page.change("ReplaceSharedToken")).runnersToken.value,
+        read: async () => (await page.request("SharedToken")).settings?.runnersRegistrationToken,
+        replaced: async () => (await page.mutate("ReplaceSharedToken")).runnersToken.value,
       })),
   ]);
 }
@@ -39,10 +39,10 @@ function runnerEntry(page, runner, renew) {
   const [sign, word] = stateOf(runner);
   const turn = active ? "Pause" : "Resume";
   const toggle = doing("button", turn, wrong, async () => {
-    await page.change("UpdateRunner", { input: { databaseId: id, active: !active } });
+    await page.mutate("UpdateRunner", { input: { databaseId: id, active: !active } });
     await renew();
     document.getElementById(`toggle-${id}`)?.focus();
-    page.say(`${description} is ${active ? "paused" : "active"}.`);
+    page.announce(`${description} is ${active ? "paused" : "active"}.`);
   });
   toggle.id = `toggle-${id}`;
   toggle.ariaLabel = `${turn} ${description}`;
@@ -56,9 +56,9 @@ function runnerEntry(page, runner, renew) {
     [toggle, removal(page, {
       label: `Remove ${description}`, title: `Remove ${description}?`, text: "Its token becomes invalid immediately, and builds that it runs are queued again.",
       async act() {
-        await page.change("DeleteRunner", { id });
+        await page.mutate("DeleteRunner", { id });
         await renew();
-        page.say(`${description} is removed.`);
+        page.announce(`${description} is removed.`);
       },
     })]);
 }
@@ -72,8 +72,8 @@ const changing = (page, { databaseId: id, description, tags, runUntagged }, rene
     word: "Save",
     async act(values) {
       const names = values.tags.split(",").map((tag) => tag.trim()).filter(Boolean);
-      await page.change("UpdateRunner", { input: { databaseId: id, description: values.description, tags: names, runUntagged: values.runUntagged } });
+      await page.mutate("UpdateRunner", { input: { databaseId: id, description: values.description, tags: names, runUntagged: values.runUntagged } });
       await renew();
-      page.say("The runner is changed.");
+      page.announce("The runner is changed.");
     },
   });

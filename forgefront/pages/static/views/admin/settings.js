@@ -12,7 +12,7 @@ const NUMBERS = ["sessionExpireDelay", "defaultProjectsLimit", "maxAttachmentSiz
 
 export async function open(page) {
   requireAdmin(page);
-  const { settings } = await page.ask("Settings");
+  const { settings } = await page.request("Settings");
   const before = shown(settings);
   const number = (name, word, hint) => field(name, word, { type: "number", min: 0, required: true, value: before[name], hint });
   const group = (title, ...fields) => h("fieldset", null, h("legend", null, title), fields);
@@ -42,9 +42,9 @@ export async function open(page) {
     async act(values) {
       // Only what is changed is sent: a value of somebody else's change stays.
       const changed = Object.entries(values).filter(([name, value]) => value !== before[name]);
-      if (changed.length) await page.change("UpdateSettings", { input: sent(values, changed) });
+      if (changed.length) await page.mutate("UpdateSettings", { input: sent(values, changed) });
       Object.assign(before, values);
-      page.say("The settings are saved.");
+      page.announce("The settings are saved.");
     },
   })));
 }

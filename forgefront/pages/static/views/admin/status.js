@@ -13,7 +13,7 @@ export async function open(page) {
   requireAdmin(page);
   const parts = h("div.settings");
   const renew = async () => {
-    const status = await page.ask("Status");
+    const status = await page.request("Status");
     keepFocus(parts, () => replace(parts, sections(status)));
   };
   await renew();

@@ -11,7 +11,7 @@ import { ago, section } from "../../parts.js";
 
 export async function open(page) {
   requireAdmin(page);
-  const { user } = await page.ask("User", { username: page.where.name });
+  const { user } = await page.request("User", { username: page.where.name });
   if (!user) throw page.missing("user");
   const keys = await keySections(page, user.username, { userId: user.databaseId });
   showAdmin(page, "users", [
@@ -36,8 +36,8 @@ const facts = ({ username, state, isAdmin, confirmed, blockedByDirectory, provid
 function actions(page, { databaseId: id, username, name, state, confirmed, blockedByDirectory }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const act = (word, operation, variables, said) => doing("button", word, wrong, async () => {
-    await page.change(operation, variables);
-    page.say(said);
+    await page.mutate(operation, variables);
+    page.announce(said);
     await page.reload();
   });
   const self = username === page.viewer.username;
@@ -50,8 +50,8 @@ function actions(page, { databaseId: id, username, name, state, confirmed, block
       word: "Delete", label: "Delete the user", title: `Delete ${name}?`, typed: username,
       text: "The personal projects with their repositories are deleted too. Issues, comments and commits stay, in the name of the ghost user.",
       async act() {
-        await page.change("DeleteUser", { id });
-        page.say("The user is deleted.");
+        await page.mutate("DeleteUser", { id });
+        page.announce("The user is deleted.");
         page.go(adminAddress("users"));
       },
     })), wrong];
@@ -81,8 +81,8 @@ function account(page, user) {
       if (changed.projectsLimit) changed.projectsLimit = Number(changed.projectsLimit);
       if (password) changed.password = password;
       if (Object.keys(changed).length) {
-        const { user: now } = await page.change("UpdateUser", { input: { databaseId: user.databaseId, ...changed } });
-        page.say("Saved.");
+        const { user: now } = await page.mutate("UpdateUser", { input: { databaseId: user.databaseId, ...changed } });
+        page.announce("Saved.");
         page.go(adminAddress("users", now.username), { replace: true });
       }
     },

@@ -19,7 +19,7 @@ export async function open(page) {
     return `${adminAddress("users")}${query.size ? `?${query}` : ""}`;
   };
   const { holder, element } = await connectionList({
-    read: (after) => page.ask("Users", { after, filter: filters[state], ...filters }),
+    read: (after) => page.request("Users", { after, filter: filters[state], ...filters }),
     connection: "users", name: "Users", none: "No user matches.", item: userEntry,
   });
   const field = h("input", {
@@ -53,8 +53,8 @@ const creating = (page) =>
   ], {
     word: "Create the user", keep: page,
     async act({ password, ...values }) {
-      const { user } = await page.change("CreateUser", { input: { ...values, ...(password && { password }), confirm: false } });
-      page.say(`The user ${user.username} is created.`);
+      const { user } = await page.mutate("CreateUser", { input: { ...values, ...(password && { password }), confirm: false } });
+      page.announce(`The user ${user.username} is created.`);
       page.go(adminAddress("users", user.username));
     },
   });

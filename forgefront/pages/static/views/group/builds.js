@@ -16,7 +16,7 @@ export async function open(page) {
   const chosen = chosenOf(page, BUILD_LIST);
   const { names, variables } = narrowedBy(page, BUILD_LIST);
   const read = async (after = null) => {
-    const { group } = await page.ask("GroupBuilds", { path: page.where.name, status: BUILD_LIST.choices[chosen], ...variables, after });
+    const { group } = await page.request("GroupBuilds", { path: page.where.name, status: BUILD_LIST.choices[chosen], ...variables, after });
     if (!group) throw page.missing("group");
     return group;
   };

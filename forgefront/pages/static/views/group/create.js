@@ -14,8 +14,8 @@ export async function open(page) {
   ], {
     word: "Create the group", keep: page,
     async act(values) {
-      const { group } = await page.change("CreateGroup", { ...values, description: values.description || null });
-      page.say("The group is created.");
+      const { group } = await page.mutate("CreateGroup", { ...values, description: values.description || null });
+      page.announce("The group is created.");
       page.go(address("groups", group.path));
     },
   })));

@@ -12,16 +12,16 @@ export async function open(page) {
   const { name: path } = page.where;
   const changes = {
     noun: "group", levels: GROUP_LEVELS,
-    change: (username, level) => page.change("ChangeGroupLevel", { path, username, level }),
-    remove: (username) => page.change("RemoveGroupMember", { path, username }),
-    add: (username, level) => page.change("AddGroupMember", { path, username, level }),
-    people: (search) => page.ask("People", { search }),
+    change: (username, level) => page.mutate("ChangeGroupLevel", { path, username, level }),
+    remove: (username) => page.mutate("RemoveGroupMember", { path, username }),
+    add: (username, level) => page.mutate("AddGroupMember", { path, username, level }),
+    people: (search) => page.request("People", { search }),
   };
   const counted = h("span.part-side");
   const count = ({ totalCount: total }) => replace(counted, total === 1 ? "1 member" : `${total} members`);
   const list = await connectionList({
     async read(after) {
-      const { group } = await page.ask("GroupMembersPage", { path, after });
+      const { group } = await page.request("GroupMembersPage", { path, after });
       if (!group) throw page.missing("group");
       return group;
     },

@@ -9,7 +9,7 @@ import { section } from "../../parts.js";
 
 export async function open(page) {
   const { name: path } = page.where;
-  const { group } = await page.ask("GroupSettings", { path });
+  const { group } = await page.request("GroupSettings", { path });
   if (!group) throw page.missing("group");
   if (!group.viewerCan.update) throw page.forbidden("You may not change the settings of this group.");
   showGroup(page, group, "settings", h("div.settings", null,
@@ -28,8 +28,8 @@ const settings = (page, { name, path, description }) =>
       const before = { name, newPath: path, description };
       // Only what is changed is sent: a value of somebody else's change stays.
       const changed = Object.entries(values).filter(([key, value]) => value !== before[key]);
-      const { group } = await page.change("UpdateGroup", { path, ...Object.fromEntries(changed) });
-      page.say("The settings are saved.");
+      const { group } = await page.mutate("UpdateGroup", { path, ...Object.fromEntries(changed) });
+      page.announce("The settings are saved.");
       page.go(address("groups", group.path, "settings"), { replace: true });
     },
   });
@@ -39,8 +39,8 @@ const deleting = (page, { name, path, projects: { totalCount } }) => [
   h("div.actions.start", null, removal(page, {
     word: "Delete", label: "Delete the group", title: `Delete ${name}?`, text: "All its projects are deleted, and cannot be restored.", typed: path,
     async act() {
-      await page.change("DeleteGroup", { path });
-      page.say("The group is deleted.");
+      await page.mutate("DeleteGroup", { path });
+      page.announce("The group is deleted.");
       page.go(address(""));
     },
   }))];

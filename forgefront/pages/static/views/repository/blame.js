@@ -15,7 +15,7 @@ const PAGE_RANGES = 400;
 export async function open(page) {
   const { path, at: place } = page.where;
   const given = page.query.get("ref") || null;
-  const [data] = await Promise.all([page.ask("Blame", { path, ref: given, at: place }), styles()]);
+  const [data] = await Promise.all([page.request("Blame", { path, ref: given, at: place }), styles()]);
   const { project } = data;
   if (!project) throw page.missing("project");
   const ref = given ?? project.defaultBranch;

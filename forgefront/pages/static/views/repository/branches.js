@@ -38,9 +38,9 @@ function branchEntry(page, { name, protected: isProtected, developersCanPush, vi
       viewerCan.delete && !isDefault ? removal(page, {
         word: "Delete", label: `Delete the branch ${name}`, title: `Delete the branch ${name}?`, text: "Commits that no other branch and no tag contains can be lost.",
         async act() {
-          await page.change("DeleteBranch", { path, name });
+          await page.mutate("DeleteBranch", { path, name });
           await renew();
-          page.say(`The branch ${name} is deleted.`);
+          page.announce(`The branch ${name} is deleted.`);
         },
       }) : null]);
 }
@@ -50,10 +50,10 @@ function protection(page, { name, isProtected, developersCanPush, wrong, renew }
   const { path } = page.where;
   const button = (kind, word, label, operation, variables, said) => {
     const element = doing("button", word, wrong, async () => {
-      await page.change(operation, { path, name, ...variables });
+      await page.mutate(operation, { path, name, ...variables });
       await renew();
       document.getElementById(`protect-${name}`)?.focus();
-      page.say(said);
+      page.announce(said);
     });
     element.ariaLabel = label;
     element.id = `${kind}-${name}`;
@@ -74,10 +74,10 @@ function creation(page, path, branch, renew) {
   ], {
     word: "Create the branch", keep: page,
     async act({ name, ref }) {
-      const made = await page.change("CreateBranch", { path, name: name.trim(), ref: ref.trim() });
+      const made = await page.mutate("CreateBranch", { path, name: name.trim(), ref: ref.trim() });
       element.reset();
       await renew();
-      page.say(`The branch ${made.branch.name} is created.`);
+      page.announce(`The branch ${made.branch.name} is created.`);
     },
   });
   return element;

@@ -19,9 +19,9 @@ const HEADINGS = { new: "New file", edit: "Edit", remove: "Remove" };
 export async function open(page) {
   const { path, act, at: place = "" } = page.where;
   const ref = page.query.get("ref") || null;
-  const edited = act === "edit" ? page.ask("Original", { path, ref, at: place }) : null;
+  const edited = act === "edit" ? page.request("Original", { path, ref, at: place }) : null;
   const [{ project }, version] = await Promise.all([
-    edited ?? page.ask("Project", { path, ref }), act === "remove" ? page.ask("Version", { path, ref, at: place }) : null, styles(),
+    edited ?? page.request("Project", { path, ref }), act === "remove" ? page.request("Version", { path, ref, at: place }) : null, styles(),
   ]);
   if (!project) throw page.missing("project");
   if (!project.viewerCan.pushCode) throw page.forbidden("You may not push to this project.");
@@ -90,13 +90,13 @@ function writing(page, about, original) {
       throw REASONS[error.code] || error.status === TOO_LARGE ? new GraphError(error.code, REASONS[error.code] ?? "This is too large to be committed here. Push it with git.") : error;
     }
     forget();
-    page.say("The commit is made.");
+    page.announce("The commit is made.");
     page.go(target === branch || about.isFirst ? fileAddress(path, name, target) : compareAddress(path, branch, target));
   }
 
   /** Shows what can be done about a version that somebody else has committed. */
   async function explain(target) {
-    const { project: now } = await page.ask("Version", { path, ref: target, at: place });
+    const { project: now } = await page.request("Version", { path, ref: target, at: place });
     conflict.replaceChildren(
       h("a.button", { href: compareAddress(path, base.commitOid, target) }, "See the other changes"),
       now?.blob ? h("button", { type: "button", onclick: () => {
@@ -122,7 +122,7 @@ function removing(page, about) {
     word: "Remove the file", fieldOf: { FORBIDDEN: "branch", name: "branch" }, also: h("a.button", { href: fileAddress(path, place, branch) }, "Cancel"),
     async act({ branch: target, message }) {
       await commit(page, about, target.trim(), message.trim() || `Remove ${place}`, [{ action: "DELETE", path: place, expectedOid: blob.oid }]);
-      page.say("The file is removed.");
+      page.announce("The file is removed.");
       page.go(target.trim() === branch ? folderAddress(path, folderOf(place), branch) : compareAddress(path, branch, target.trim()));
     },
   });
@@ -145,10 +145,10 @@ const commitFields = ({ branch, isFirst, mayPush }, values, message) => [
 /** Commits to a branch, which is made from the one at which the form was opened if there is none of its name. */
 async function commit(page, { path, place, branch, isFirst }, target, message, actions) {
   if (!isFirst && target !== branch) {
-    const { project } = await page.ask("Version", { path, ref: target, at: place });
-    if (!project?.branch) await page.change("CreateBranch", { path, name: target, ref: branch });
+    const { project } = await page.request("Version", { path, ref: target, at: place });
+    if (!project?.branch) await page.mutate("CreateBranch", { path, name: target, ref: branch });
   }
-  await page.change("Commit", { path, branch: target, message, actions });
+  await page.mutate("Commit", { path, branch: target, message, actions });
 }
 
 function submitByKey(element) {

@@ -6,7 +6,7 @@ import { h, replace } from "../../dom.js";
 import { replaceByError } from "../../errors.js";
 import { errorIn } from "../../graph.js";
 import { markdown } from "../../markdown.js";
-import { ago, badge, code, icon, lasted, more, person, prose, section, symbol, wordOf } from "../../parts.js";
+import { ago, badge, code, icon, lasted, more, person, prose, section, symbol, labelOf } from "../../parts.js";
 import { projectCrumbs } from "../../project/crumbs.js";
 import { keepFocus, renewal } from "../../renewing.js";
 import { folderAddress } from "../../repository/addresses.js";
@@ -21,7 +21,7 @@ export async function open(page) {
   const { path, sha } = page.where;
   const about = { path, rev: sha };
   const read = async (operation, variables = {}) => {
-    const data = await page.ask(operation, { ...about, ...variables });
+    const data = await page.request(operation, { ...about, ...variables });
     const { project } = data;
     if (!project?.commit) throw errorIn(data)?.code === "FORBIDDEN" ? errorIn(data) : page.missing("commit");
     return { ...project.commit, project };
@@ -58,7 +58,7 @@ export async function open(page) {
   await page.follow("Built", { path }, {
     event({ buildChanged: { build, to } }) {
       if (commit && build.sha !== commit.oid) return;
-      page.say(`${build.name}: ${wordOf(to)}.`);
+      page.announce(`${build.name}: ${labelOf(to)}.`);
       soon();
     },
     gap: soon,
@@ -73,7 +73,7 @@ export async function open(page) {
     (async () => replace(files, changes(page, (await read("Changes")).diff, { readFile: fileReader(page, path, commit.oid) })))().catch(replaceByError(files)),
     (async () => {
       const conversation = await discussion(async (after) => (await read("Notes", { after })).comments, comment);
-      replace(said, conversation.element, commit.viewerCan.comment ? answer((note) => page.change("Comment", { ...about, note }), () => conversation.renew({ isWhole: true }), { page }) : null);
+      replace(said, conversation.element, commit.viewerCan.comment ? answer((note) => page.mutate("Comment", { ...about, note }), () => conversation.renew({ isWhole: true }), { page }) : null);
     })().catch(replaceByError(said)),
   ]);
 }

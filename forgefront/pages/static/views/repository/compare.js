@@ -16,7 +16,7 @@ import { sheet } from "../../styles/sheets.js";
 export async function open(page) {
   const { path } = page.where;
   const [, left, right] = /^([^]*?)\.{2,3}([^]*)$/.exec(page.where.range ?? "") ?? [];
-  const [{ project }] = await Promise.all([page.ask("Refs", { path }), styles(), sheet("review")]);
+  const [{ project }] = await Promise.all([page.request("Refs", { path }), styles(), sheet("review")]);
   if (!project) throw page.missing("project");
   const [from, to] = [page.query.get("from") || left || project.defaultBranch || "", page.query.get("to") || right || ""];
   const body = h("div");
@@ -42,7 +42,7 @@ function choice(page, { fullPath: path, branches, tags }, from, to) {
 async function show(page, project, from, to, body) {
   const { fullPath: path } = project;
   const about = { path, from, to };
-  const data = await page.ask("Comparison", { ...about, after: null });
+  const data = await page.request("Comparison", { ...about, after: null });
   const { compare, source, target } = data.project;
   if (!compare) {
     const error = errorIn(data);
@@ -60,13 +60,13 @@ async function show(page, project, from, to, body) {
     mayMerge ? h("details.menu", null, h("summary", null, "New merge request"), merging(page, about, compare.commits.nodes)) : null,
     section(compare.aheadBy === 1 ? "1 commit" : `${compare.aheadBy} commits`, standing(path, from, compare),
       list, more(compare.commits.pageInfo, async (after) => {
-        const next = (await page.ask("Comparison", { ...about, after })).project.compare.commits;
+        const next = (await page.request("Comparison", { ...about, after })).project.compare.commits;
         list.append(...next.nodes.map(commitRow(path)));
         return next.pageInfo;
       }, "Show more commits")),
     files));
   try {
-    const { project: { compare: found } } = await page.ask("Changes", about);
+    const { project: { compare: found } } = await page.request("Changes", about);
     replace(files, section("Changes", null, changes(page, found?.diff, { readFile: fileReader(page, path, to) })));
   } catch (error) {
     replaceByError(files)(error);
@@ -85,8 +85,8 @@ function merging(page, { path, from, to }, commits) {
   ], {
     word: "Create the merge request", keep: page,
     async act({ title, description }) {
-      const { mergeRequest } = await page.change("CreateMergeRequest", { path, source: to, target: from, title: title.trim(), description: description || null });
-      page.say("The merge request is created.");
+      const { mergeRequest } = await page.mutate("CreateMergeRequest", { path, source: to, target: from, title: title.trim(), description: description || null });
+      page.announce("The merge request is created.");
       page.go(address(path, "merge_requests", mergeRequest.iid));
     },
   });

@@ -9,7 +9,7 @@ import { styles } from "../../repository/styles.js";
 export async function open(page) {
   const { path } = page.where;
   const given = page.query.get("ref") || null;
-  const [{ project }] = await Promise.all([page.ask("Contributors", { path, ref: given }), styles()]);
+  const [{ project }] = await Promise.all([page.request("Contributors", { path, ref: given }), styles()]);
   if (!project) throw page.missing("project");
   const ref = given ?? project.defaultBranch;
   const { authors = null } = project.contributors ?? {};

@@ -16,7 +16,7 @@ export async function open(page) {
   const { path, at: place = "" } = page.where;
   const given = page.query.get("ref") || null;
   const isFolder = !place || location.pathname.endsWith("/");
-  const [found, around] = await Promise.all([find(page, path, given, place, isFolder), page.ask("Refs", { path, ref: given }), styles()]);
+  const [found, around] = await Promise.all([find(page, path, given, place, isFolder), page.request("Refs", { path, ref: given }), styles()]);
   const { project } = found;
   const refs = around.project ?? {};
   const ref = given ?? project.defaultBranch;
@@ -30,7 +30,7 @@ export async function open(page) {
     const shown = file(page, path, ref, found.blob, { branch: refs.branch?.name, mayChange: project.viewerCan.pushCode });
     const change = h("div.change-slot");
     showFiles(page, project, { place, ref }, bar, change, shown.element);
-    page.ask("FileChange", { path, ref: found.blob.commitOid, at: place })
+    page.request("FileChange", { path, ref: found.blob.commitOid, at: place })
       .then(({ project: { blob } }) => blob?.lastCommit && replace(change, newestCommit(path, blob.lastCommit)))
       .catch(() => {});
     if (location.hash) shown.goTo(location.hash);
@@ -39,8 +39,8 @@ export async function open(page) {
     const mayChange = refs.branch && project.viewerCan.pushCode;
     bar.append(...[place ? null : downloads(page, path, ref), mayChange ? h("a.button", { href: newFileAddress(path, place && `${place}/`, refs.branch.name) }, "New file") : null].filter(Boolean));
     showFiles(page, project, { place, ref }, bar, newest ? newestCommit(path, newest) : null,
-      folder(path, ref, found.tree, async (after) => (await page.ask("Folder", { path, ref, at: place, after })).project.tree,
-        async (after) => (await page.ask("FolderChanges", { path, ref: newest?.oid ?? ref, at: place, after })).project.tree.nodes),
+      folder(path, ref, found.tree, async (after) => (await page.request("Folder", { path, ref, at: place, after })).project.tree,
+        async (after) => (await page.request("FolderChanges", { path, ref: newest?.oid ?? ref, at: place, after })).project.tree.nodes),
       await readme(page, path, ref, found.tree));
   } else {
     showFiles(page, project, { place, ref }, bar, absent(project, refs, place, ref, found.error));
@@ -53,7 +53,7 @@ async function find(page, path, ref, place, isFolder) {
   let project = null;
   for (const kind of isFolder ? ["Folder", "File"] : ["File", "Folder"]) {
     if (kind === "File" && !place) break;
-    const data = await page.ask(kind, { path, ref, at: place, ...(kind === "Folder" && { after: null }) });
+    const data = await page.request(kind, { path, ref, at: place, ...(kind === "Folder" && { after: null }) });
     project = data.project;
     if (!project) throw page.missing("project");
     if (project.tree || project.blob) {
@@ -81,7 +81,7 @@ const newestCommit = (path, { oid, shortOid, title, committedAt, authorName, aut
 async function readme(page, path, ref, { nodes }) {
   const entry = readmeOf(nodes);
   if (!entry) return null;
-  const { project } = await page.ask("File", { path, ref, at: entry.path });
+  const { project } = await page.request("File", { path, ref, at: entry.path });
   const { html, text } = project?.blob ?? {};
   const shown = html ? markdown(html) : text ? h("div.plain", null, prose(text)) : null;
   return shown && h("div.readme", null, section(entry.name, null, h("div.card", null, shown)));

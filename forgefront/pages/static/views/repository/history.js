@@ -11,7 +11,7 @@ export async function open(page) {
   const { path, at: place } = page.where;
   const given = page.query.get("ref") || null;
   const read = async (after) => {
-    const { project } = await page.ask("History", { path, ref: given, at: place, after });
+    const { project } = await page.request("History", { path, ref: given, at: place, after });
     if (!project) throw page.missing("project");
     return project;
   };

@@ -12,7 +12,7 @@ export async function open(page) {
   // Of two branches, none has a name that is a directory of the other's, so the first that exists is the one.
   for (let count = 1; count <= Math.min(names.length, MAX_PARTS); count++) {
     const ref = names.slice(0, count).join("/");
-    const { project } = await page.ask("Ref", { path, name: ref });
+    const { project } = await page.request("Ref", { path, name: ref });
     if (!project) throw page.missing("project");
     if (!project.branch && !project.tag && !COMMIT_ID.test(ref)) continue;
     const place = names.slice(count).join("/");

@@ -13,7 +13,7 @@ export async function open(page) {
   const { path } = page.where;
   const given = page.query.get("ref") || null;
   const text = (page.query.get("q") ?? "").trim();
-  const [{ project }] = await Promise.all([page.ask("Search", { path }), styles()]);
+  const [{ project }] = await Promise.all([page.request("Search", { path }), styles()]);
   if (!project) throw page.missing("project");
   const ref = given ?? project.defaultBranch;
   const field = h("input", { id: "search", type: "search", "data-filter": true, value: text, autocomplete: "off", maxlength: 200, placeholder: "Search in files and their names" });
@@ -33,17 +33,17 @@ export async function open(page) {
   // The names are found at once; the text takes up to seconds.
   const parts = [h("div"), h("div", null, h("p.quiet", null, "Searching…"))];
   replace(results, parts);
-  const ask = async (operation, field, place, show) => {
+  const request = async (operation, field, place, show) => {
     try {
-      const { project: found } = await page.ask(operation, { path, ref: given, text });
+      const { project: found } = await page.request(operation, { path, ref: given, text });
       replace(place, found?.[field] ? show(found[field]) : empty("Nothing to search", "There is no such branch, tag or commit, or the search is not possible."));
     } catch (error) {
       replaceByError(place)(error);
     }
   };
   await Promise.all([
-    ask("FoundPaths", "searchPaths", parts[0], (found) => paths(path, ref, found)),
-    ask("FoundText", "searchText", parts[1], (found) => texts(path, ref, text, found)),
+    request("FoundPaths", "searchPaths", parts[0], (found) => paths(path, ref, found)),
+    request("FoundText", "searchText", parts[1], (found) => texts(path, ref, text, found)),
   ]);
 }
 

@@ -34,9 +34,9 @@ function tagEntry(page, { name, message, target, release }, { may, renew }) {
     [h("a.button", { href: folderAddress(path, "", name), "aria-label": `Files of ${name}` }, "Files"), downloads(page, path, name), may ? removal(page, {
       word: "Delete", label: `Delete the tag ${name}`, title: `Delete the tag ${name}?`, text: "Its release notes are deleted too. The commit stays while a branch contains it.",
       async act() {
-        await page.change("DeleteTag", { path, name });
+        await page.mutate("DeleteTag", { path, name });
         await renew();
-        page.say(`The tag ${name} is deleted.`);
+        page.announce(`The tag ${name} is deleted.`);
       },
     }) : null]);
 }
@@ -45,9 +45,9 @@ function notesForm(page, path, name, release, renew) {
   const element = form(`Release notes of ${name}`, field("description", "Release notes", { kind: "textarea", id: `notes-${name}`, value: release?.description ?? "" }), {
     word: "Save the notes", keep: page,
     async act({ description: notes }) {
-      await page.change(release ? "ChangeNotes" : "WriteNotes", { path, name, notes });
+      await page.mutate(release ? "ChangeNotes" : "WriteNotes", { path, name, notes });
       await renew();
-      page.say(`The release notes of ${name} are saved.`);
+      page.announce(`The release notes of ${name} are saved.`);
     },
   });
   return h("details", null, h("summary", { "aria-label": `${release ? "Edit" : "Write"} the release notes of ${name}` }, release ? "Edit the release notes" : "Write the release notes"), element);
@@ -62,10 +62,10 @@ function creation(page, path, branch, renew) {
   ], {
     word: "Create the tag", keep: page,
     async act({ name, ref, message, releaseDescription: notes }) {
-      const { tag } = await page.change("CreateTag", { path, name: name.trim(), ref: ref.trim(), message: message || null, notes: notes || null });
+      const { tag } = await page.mutate("CreateTag", { path, name: name.trim(), ref: ref.trim(), message: message || null, notes: notes || null });
       element.reset();
       await renew();
-      page.say(`The tag ${tag.name} is created.`);
+      page.announce(`The tag ${tag.name} is created.`);
     },
   });
   return element;

@@ -19,10 +19,10 @@ export async function open(page) {
   ], {
     word: "Add the key", keep: page,
     async act(values) {
-      const { deployKey } = await page.change("AddDeployKey", { path, ...values });
+      const { deployKey } = await page.mutate("AddDeployKey", { path, ...values });
       adding.reset();
       await renew();
-      page.say(`The key ${deployKey.title} is added.`);
+      page.announce(`The key ${deployKey.title} is added.`);
     },
   });
   showSection(page, project, "deploy_keys", [
@@ -38,8 +38,8 @@ const keyEntry = (page, { id, title, key, fingerprint, createdAt }, renew) =>
     removal(page, {
       label: `Remove the key ${title}`, title: `Remove the key ${title}?`, text: "It can no longer fetch from this project.",
       async act() {
-        await page.change("RemoveDeployKey", { id });
+        await page.mutate("RemoveDeployKey", { id });
         await renew();
-        page.say(`The key ${title} is removed.`);
+        page.announce(`The key ${title} is removed.`);
       },
     }));

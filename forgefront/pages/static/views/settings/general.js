@@ -22,7 +22,7 @@ const MAX_GROUPS = 500;
 
 export async function open(page) {
   const { path } = page.where;
-  const { project } = await page.ask("General", { path });
+  const { project } = await page.request("General", { path });
   if (!project) throw page.missing("project");
   const can = project.abilities;
   if (!can.update) throw page.forbidden("You may not change the settings of this project.");
@@ -49,8 +49,8 @@ const settings = (page, project, can) =>
     async act(values) {
       // Only what is changed is sent: a value of somebody else's change stays.
       const changed = Object.entries(values).filter(([name, value]) => value !== (project[name] ?? ""));
-      await page.change("ChangeProject", { path: page.where.path, ...Object.fromEntries(changed) });
-      page.say("The settings are saved.");
+      await page.mutate("ChangeProject", { path: page.where.path, ...Object.fromEntries(changed) });
+      page.announce("The settings are saved.");
       page.go(location.pathname, { replace: true });
     },
   });
@@ -60,8 +60,8 @@ const moving = (page, { fullPath, path }) =>
     word: "Change the path", fieldOf: { path: "newPath" },
     async act({ newPath }) {
       if (newPath.trim() === path) return;
-      const { project } = await page.change("ChangeProject", { path: fullPath, newPath: newPath.trim() });
-      page.say("The address is changed.");
+      const { project } = await page.mutate("ChangeProject", { path: fullPath, newPath: newPath.trim() });
+      page.announce("The address is changed.");
       page.go(address(project.fullPath, "settings", "general"), { replace: true });
     },
   });
@@ -71,7 +71,7 @@ async function transferring(page, path) {
   const groups = [];
   let after = null;
   do {
-    const { nodes, pageInfo } = (await page.ask("Groups", { after })).groups;
+    const { nodes, pageInfo } = (await page.request("Groups", { after })).groups;
     groups.push(...nodes);
     after = pageInfo.hasNextPage && groups.length < MAX_GROUPS ? pageInfo.endCursor : null;
   } while (after);
@@ -81,8 +81,8 @@ async function transferring(page, path) {
   ], {
     word: "Transfer the project", fieldOf: { groupPath: "group", NOT_FOUND: "group" },
     async act({ group }) {
-      const { project } = await page.change("Transfer", { path, group: group.trim() });
-      page.say(`The project is now ${project.fullPath}.`);
+      const { project } = await page.mutate("Transfer", { path, group: group.trim() });
+      page.announce(`The project is now ${project.fullPath}.`);
       page.go(address(project.fullPath, "settings", "general"), { replace: true });
     },
   });
@@ -93,8 +93,8 @@ const deleting = (page, path, { name, fullPath }) => [
   h("div.actions.start", null, removal(page, {
     word: "Delete", label: "Delete the project", title: `Delete ${name}?`, text: "Everything in it is deleted, and cannot be restored.", typed: fullPath,
     async act() {
-      await page.change("DeleteProject", { path });
-      page.say("The project is deleted.");
+      await page.mutate("DeleteProject", { path });
+      page.announce("The project is deleted.");
       page.go(address(""));
     },
   }))];
@@ -104,8 +104,8 @@ function archiving(page, path, { archived, name }) {
   if (archived) {
     return [h("p.hint", null, "It is read-only and not among the projects of the first page."),
       h("div.actions.start", null, doing("button", "Unarchive", wrong, async () => {
-        await page.change("Unarchive", { path });
-        page.say("The project is unarchived.");
+        await page.mutate("Unarchive", { path });
+        page.announce("The project is unarchived.");
         page.go(location.pathname, { replace: true });
       })), wrong];
   }
@@ -113,8 +113,8 @@ function archiving(page, path, { archived, name }) {
     h("div.actions.start", null, removal(page, {
       word: "Archive", label: "Archive the project", title: `Archive ${name}?`, text: "Nobody can push until it is unarchived.",
       async act() {
-        await page.change("Archive", { path });
-        page.say("The project is archived.");
+        await page.mutate("Archive", { path });
+        page.announce("The project is archived.");
         page.go(location.pathname, { replace: true });
       },
     }))];

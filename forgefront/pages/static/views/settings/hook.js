@@ -10,18 +10,18 @@ export async function open(page) {
   const { path } = page.where;
   const about = { path, id: Number(page.where.number) };
   const all = address(path, "settings", "hooks");
-  const ask = async (operation, variables) => {
-    const { project } = await page.ask(operation, { ...about, ...variables });
+  const request = async (operation, variables) => {
+    const { project } = await page.request(operation, { ...about, ...variables });
     if (!project?.hook) throw page.missing("hook");
     return project;
   };
   let project = null;
   const { hook, sections } = await hookSections(page, {
-    read: async () => (project = await ask("Hook")).hook,
-    readDeliveries: async (after) => (await ask("Deliveries", { after })).hook.deliveries,
-    test: () => page.change("TestHook", about),
+    read: async () => (project = await request("Hook")).hook,
+    readDeliveries: async (after) => (await request("Deliveries", { after })).hook.deliveries,
+    test: () => page.mutate("TestHook", about),
     async remove() {
-      await page.change("RemoveHook", about);
+      await page.mutate("RemoveHook", about);
       page.go(all);
     },
   });
@@ -30,8 +30,8 @@ export async function open(page) {
     section("Change", null, hookForm("Change the hook", hook, {
       word: "Save", keep: page,
       async act(variables) {
-        await page.change("UpdateHook", { ...about, ...variables });
-        page.say("The hook is changed.");
+        await page.mutate("UpdateHook", { ...about, ...variables });
+        page.announce("The hook is changed.");
         page.reload();
       },
     })),

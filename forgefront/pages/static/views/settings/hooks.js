@@ -17,8 +17,8 @@ export async function open(page) {
     section("Add a hook", null, hookForm("Add a hook", null, {
       word: "Add the hook", keep: page,
       async act(variables) {
-        const { hook } = await page.change("AddHook", { path, ...variables });
-        page.say("The hook is added.");
+        const { hook } = await page.mutate("AddHook", { path, ...variables });
+        page.announce("The hook is added.");
         page.go(address(path, "settings", "hooks", hook.databaseId));
       },
     })),

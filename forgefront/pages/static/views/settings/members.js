@@ -4,7 +4,7 @@ import { address } from "../../address.js";
 import { h, replace } from "../../dom.js";
 import { ago, avatar, more, section } from "../../parts.js";
 import { entries, entry, listOf } from "../../project/lists.js";
-import { LEVELS, adding, memberEntry, wordOf } from "../../settings/member_parts.js";
+import { LEVELS, adding, memberEntry, labelOf } from "../../settings/member_parts.js";
 import { showSection } from "../../settings/page.js";
 
 const MEANINGS = "Guests write issues and comments, reporters also read the code, developers push, masters change the project.";
@@ -13,10 +13,10 @@ export async function open(page) {
   const { path } = page.where;
   const changes = {
     noun: "project", levels: LEVELS,
-    change: (username, level) => page.change("ChangeLevel", { path, username, level }),
-    remove: (username) => page.change("RemoveMember", { path, username }),
-    add: (username, level) => page.change("AddMember", { path, username, level }),
-    people: (search) => page.ask("People", { search }),
+    change: (username, level) => page.mutate("ChangeLevel", { path, username, level }),
+    remove: (username) => page.mutate("RemoveMember", { path, username }),
+    add: (username, level) => page.mutate("AddMember", { path, username, level }),
+    people: (search) => page.request("People", { search }),
   };
   const counted = h("span.part-side");
   const count = ({ totalCount: total }) => replace(counted, total === 1 ? "1 member" : `${total} members`);
@@ -40,11 +40,11 @@ export async function open(page) {
 
 const shownEntry = ({ user, accessLevel, createdAt }) =>
   entry([avatar(user), h("a", { href: address("u", user.username), "data-item": true }, user.name)],
-    [h("span", null, `@${user.username}`), createdAt ? h("span", null, "member since ", ago(createdAt)) : null, h("span.tag", null, wordOf(accessLevel))], null);
+    [h("span", null, `@${user.username}`), createdAt ? h("span", null, "member since ", ago(createdAt)) : null, h("span.tag", null, labelOf(accessLevel))], null);
 
 /** The members of the group, if the viewer may see the group. */
 async function ofGroup(page, { path, name }) {
-  const read = async (after = null) => (await page.ask("GroupMembers", { group: path, after })).group?.members;
+  const read = async (after = null) => (await page.request("GroupMembers", { group: path, after })).group?.members;
   const first = await read().catch((error) => {
     if (["NOT_FOUND", "FORBIDDEN"].includes(error.code)) return null;
     throw error;

@@ -28,8 +28,8 @@ export async function open(page) {
     section("Assign a runner", null, assigning),
     section("Register a runner", null,
       h("p.hint", null, "A program that knows this token can register itself as a runner of this project."), registration(page, {
-        read: async () => (await page.ask("RegistrationToken", { path })).project?.runnersToken,
-        replaced: async () => (await page.change("ReplaceToken", { path })).runnersToken.value,
+        read: async () => (await page.request("RegistrationToken", { path })).project?.runnersToken,
+        replaced: async () => (await page.mutate("ReplaceToken", { path })).runnersToken.value,
       })),
   ]);
 }
@@ -40,10 +40,10 @@ function runnerEntry(page, { databaseId: id, description, active, shared, tags, 
   const [sign, word] = stateOf({ active, contactedAt });
   const turn = active ? "Pause" : "Resume";
   const toggle = doing("button", turn, wrong, async () => {
-    await page.change("SetActive", { id, active: !active });
+    await page.mutate("SetActive", { id, active: !active });
     await renew();
     document.getElementById(`toggle-${id}`)?.focus();
-    page.say(`${description} is ${active ? "paused" : "active"}.`);
+    page.announce(`${description} is ${active ? "paused" : "active"}.`);
   });
   toggle.id = `toggle-${id}`;
   toggle.ariaLabel = `${turn} ${description}`;
@@ -55,17 +55,17 @@ function runnerEntry(page, { databaseId: id, description, active, shared, tags, 
       !shared && viewerCan.unassign ? removal(page, {
         word: "Unassign", label: `Unassign ${description}`, title: `Unassign ${description}?`, text: "It takes no further builds of this project. Builds that it is running continue.",
         async act() {
-          await page.change("Unassign", { path, id });
+          await page.mutate("Unassign", { path, id });
           await renew();
-          page.say(`${description} no longer serves this project.`);
+          page.announce(`${description} no longer serves this project.`);
         },
       }) : null,
       !shared && viewerCan.delete && !viewerCan.unassign ? removal(page, {
         label: `Remove ${description}`, title: `Remove ${description}?`, text: "It serves no other project. Its token becomes invalid immediately, and builds that it runs are queued again.",
         async act() {
-          await page.change("RemoveRunner", { id });
+          await page.mutate("RemoveRunner", { id });
           await renew();
-          page.say(`${description} is removed.`);
+          page.announce(`${description} is removed.`);
         },
       }) : null]);
 }
@@ -76,7 +76,7 @@ async function readAvailable(page) {
   const found = [];
   let after = null;
   do {
-    const { nodes, pageInfo } = (await page.ask("AvailableRunners", { after })).availableRunners;
+    const { nodes, pageInfo } = (await page.request("AvailableRunners", { after })).availableRunners;
     found.push(...nodes.filter(({ projects }) => !projects.some(({ fullPath }) => fullPath.toLowerCase() === path.toLowerCase())));
     after = pageInfo.hasNextPage ? pageInfo.endCursor : null;
   } while (after);
@@ -90,9 +90,9 @@ function assignment(page, runners, renew) {
     word: "Assign the runner",
     fieldOf: { NOT_FOUND: "runnerId", FORBIDDEN: "runnerId" },
     async act({ runnerId }) {
-      const { runner } = await page.change("Assign", { path: page.where.path, id: Number(runnerId) });
+      const { runner } = await page.mutate("Assign", { path: page.where.path, id: Number(runnerId) });
       await renew();
-      page.say(`${runner.description} serves this project now.`);
+      page.announce(`${runner.description} serves this project now.`);
     },
   });
 }

@@ -19,9 +19,9 @@ export async function open(page) {
   showSection(page, project, "triggers", [
     section("Triggers", null, h("p.hint", null, "Another system starts builds with the token of a trigger. The token is its only credential."), element,
       h("div.actions.start", null, doing("button.primary", "Add a trigger", wrong, async () => {
-        await page.change("AddTrigger", { path });
+        await page.mutate("AddTrigger", { path });
         await renew();
-        page.say("A trigger is added.");
+        page.announce("A trigger is added.");
       })), wrong),
     section("How to use one", null, h("pre.output", { tabindex: 0, role: "region", "aria-label": "Example" }, example(path, project.defaultBranch))),
   ]);
@@ -35,7 +35,7 @@ function triggerEntry(page, { id, createdAt, lastUsedAt }, renew) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const token = h("code.token", { tabindex: 0, hidden: true });
   const show = doing("button", "Show the token", wrong, async () => {
-    const { node } = await page.ask("Token", { id });
+    const { node } = await page.request("Token", { id });
     replace(token, node?.token ?? "The token cannot be read: this instance was restored without its key.");
     token.hidden = false;
     show.hidden = true;
@@ -48,9 +48,9 @@ function triggerEntry(page, { id, createdAt, lastUsedAt }, renew) {
     [show, removal(page, {
       label: "Remove the trigger", title: "Remove the trigger?", text: "Its token becomes invalid immediately.",
       async act() {
-        await page.change("RemoveTrigger", { id });
+        await page.mutate("RemoveTrigger", { id });
         await renew();
-        page.say("The trigger is removed.");
+        page.announce("The trigger is removed.");
       },
     })]);
 }

@@ -19,10 +19,10 @@ export async function open(page) {
   ], {
     word: "Add the variable",
     async act(values) {
-      const { variable } = await page.change("AddVariable", { path, ...values });
+      const { variable } = await page.mutate("AddVariable", { path, ...values });
       adding.reset();
       await renew();
-      page.say(`The variable ${variable.key} is added.`);
+      page.announce(`The variable ${variable.key} is added.`);
     },
   });
   showSection(page, project, "variables", [
@@ -36,9 +36,9 @@ function variableEntry(page, { key, updatedAt }, renew) {
   const changing = form(`Change ${key}`, field("value", "New value", { kind: "textarea", id: `value-${key}` }), {
     word: "Change the value",
     async act({ value }) {
-      await page.change("ChangeVariable", { path, key, value });
+      await page.mutate("ChangeVariable", { path, key, value });
       await renew();
-      page.say(`The variable ${key} is changed.`);
+      page.announce(`The variable ${key} is changed.`);
     },
   });
   return entry(
@@ -47,9 +47,9 @@ function variableEntry(page, { key, updatedAt }, renew) {
     removal(page, {
       label: `Remove the variable ${key}`, title: `Remove the variable ${key}?`, text: "Builds that start from now on do not receive it. Its value cannot be restored.",
       async act() {
-        await page.change("RemoveVariable", { path, key });
+        await page.mutate("RemoveVariable", { path, key });
         await renew();
-        page.say(`The variable ${key} is removed.`);
+        page.announce(`The variable ${key} is removed.`);
       },
     }));
 }

@@ -44,7 +44,7 @@ const titleField = (value) => field("title", "Title", { required: true, maxlengt
 async function create(page, kind) {
   const { path } = page.where;
   const isIssue = kind.section === "issues";
-  const [{ project }, template] = await Promise.all([page.ask(kind.operations.blank, { path }), readTemplate(page, kind)]);
+  const [{ project }, template] = await Promise.all([page.request(kind.operations.blank, { path }), readTemplate(page, kind)]);
   if (!project) throw page.missing("project");
   const can = project.viewerCan;
   if (!(isIssue ? can.createIssue : can.createMergeRequest)) throw page.forbidden(`You may not create ${kind.nouns} in this project.`);
@@ -66,9 +66,9 @@ async function create(page, kind) {
         ...(!isIssue && { sourceBranch: sourceBranch.trim(), targetBranch: targetBranch.trim(), ...(targetProjectId && { targetProjectId: Number(targetProjectId) }) }),
         ...(mayTriage && triaged(values)),
       };
-      const { record } = await page.change(kind.operations.create, { input });
+      const { record } = await page.mutate(kind.operations.create, { input });
       forget();
-      page.say(`The ${kind.noun} is created.`);
+      page.announce(`The ${kind.noun} is created.`);
       page.go(address(record.project?.fullPath ?? path, kind.section, record.iid), { replace: true });
     },
   });
@@ -97,7 +97,7 @@ function branchFields(page, project) {
 /** The text of `.forgefront/issue_template.md` or `.forgefront/merge_request_template.md` of the default branch; empty without one. */
 async function readTemplate(page, { operations }) {
   try {
-    const template = (await page.ask(operations.template, { path: page.where.path })).project?.template;
+    const template = (await page.request(operations.template, { path: page.where.path })).project?.template;
     return template && !template.isBinary ? textOf(template.base64)?.text ?? "" : "";
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -108,7 +108,7 @@ async function readTemplate(page, { operations }) {
 async function change(page, kind, iid) {
   const { path } = page.where;
   const read = async () => {
-    const { project } = await page.ask(kind.operations.record, { path, iid });
+    const { project } = await page.request(kind.operations.record, { path, iid });
     if (!project?.record) throw page.missing(kind.noun);
     return { ...project.record, project };
   };
@@ -130,9 +130,9 @@ async function change(page, kind, iid) {
         throw new GraphError("CONFLICT", CHANGED);
       }
       const changed = { ...(title.trim() !== now.title && { title: title.trim() }), ...(plain(description) !== plain(current.description) && { description }) };
-      if (Object.keys(changed).length) await page.change(kind.operations.update, { input: { projectPath: path, iid, ...changed } });
+      if (Object.keys(changed).length) await page.mutate(kind.operations.update, { input: { projectPath: path, iid, ...changed } });
       forget();
-      page.say("Saved.");
+      page.announce("Saved.");
       page.go(back, { replace: true });
     },
   });

@@ -49,9 +49,9 @@ function item(page, each, mayChange, renew) {
         ...(values.name.trim() !== name && { newName: values.name }), ...(values.color !== color.toLowerCase() && { color: values.color }),
         ...(values.description !== (description ?? "") && { description: values.description || null }),
       };
-      if (Object.keys(changed).length) await page.change("UpdateLabel", { input: { id, ...changed } });
+      if (Object.keys(changed).length) await page.mutate("UpdateLabel", { input: { id, ...changed } });
       await renew();
-      page.say("The label is changed.");
+      page.announce("The label is changed.");
     },
   });
   return entry(
@@ -60,9 +60,9 @@ function item(page, each, mayChange, renew) {
     mayChange ? removal(page, {
       word: "Delete", label: `Delete the label ${name}`, title: `Delete the label ${name}?`, text: "It is removed from every issue and merge request.",
       async act() {
-        await page.change("DeleteLabel", { id });
+        await page.mutate("DeleteLabel", { id });
         await renew();
-        page.say(`The label ${name} is deleted.`);
+        page.announce(`The label ${name} is deleted.`);
       },
     }) : null);
 }
@@ -71,10 +71,10 @@ function creating(page, path, renew) {
   const element = form("New label", fieldsOf({}, "new"), {
     word: "Create the label", keep: page,
     async act({ name, color, description }) {
-      const { label: made } = await page.change("CreateLabel", { input: { projectPath: path, name, color, description: description || null } });
+      const { label: made } = await page.mutate("CreateLabel", { input: { projectPath: path, name, color, description: description || null } });
       element.reset();
       await renew();
-      page.say(`The label ${made.name} is created.`);
+      page.announce(`The label ${made.name} is created.`);
     },
   });
   return element;

@@ -52,7 +52,7 @@ export async function open(page) {
       if (!answer) return;
       show(answer);
       const count = answer.counts[chosen.state];
-      page.say(count === 1 ? `1 ${kind.noun}` : `${count} ${kind.nouns}`);
+      page.announce(count === 1 ? `1 ${kind.noun}` : `${count} ${kind.nouns}`);
     } catch (error) {
       if (error.name !== "AbortError" && chosen === now) replace(body, h("p.wrong", { role: "alert" }, error.message));
     } finally {
@@ -107,7 +107,7 @@ const rowIn = (kind, pathOf) => (each) => (kind.section === "issues" ? issueRow 
 
 /** People whose name or user name contains a text. */
 async function people(page, text) {
-  const { users } = await page.ask("People", { search: text || null });
+  const { users } = await page.request("People", { search: text || null });
   const own = page.viewer.username;
   return [[own, "you"], ...users.nodes.filter(({ username }) => username !== own).map(({ username, name }) => [username, name])];
 }
@@ -118,7 +118,7 @@ function ofProject(page, path, kind) {
   return {
     advice: isIssues ? "Issues track tasks, decisions and bugs." : "Push a branch, then create a merge request for it.",
     async read(variables) {
-      const data = await page.ask(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
+      const data = await page.request(isIssues ? "ProjectIssues" : "ProjectMergeRequests", { path, ...variables });
       const { project } = data;
       if (!project) throw page.missing("project");
       if (!project.list) throw errorIn(data);
@@ -133,7 +133,7 @@ function ofProject(page, path, kind) {
     follow: (soon) => Promise.all((isIssues ? ["IssuesChanged"] : ["Changed", "Builds"]).map((operation) => page.follow(operation, { path }, { event: soon, gap: soon }))),
     async offer(name, text) {
       if (name === "author" || name === "assignee") return people(page, text);
-      known ??= page.ask("Choices", { path });
+      known ??= page.request("Choices", { path });
       const { project } = await known;
       return name === "label" ? project.labels.nodes.map((each) => [each.name, each.description ?? ""]) : project.milestones.nodes.map((each) => [each.title, each.state === "CLOSED" ? "closed" : ""]);
     },
@@ -144,7 +144,7 @@ function ofGroup(page, path, kind) {
   return {
     advice: `No project of this group has ${kind.nouns} that you can see.`,
     async read(variables) {
-      const { group } = await page.ask(kind.section === "issues" ? "GroupIssues" : "GroupMergeRequests", { path, ...variables });
+      const { group } = await page.request(kind.section === "issues" ? "GroupIssues" : "GroupMergeRequests", { path, ...variables });
       if (!group) throw page.missing("group");
       return answerOf(group, kind, { canCreate: false });
     },
@@ -163,7 +163,7 @@ function ofViewer(page, kind) {
   return {
     advice: isAll ? `The ${kind.nouns} of all projects that you can see.` : `The ${kind.nouns} of all projects that you created or are assigned to.`,
     async read(variables, { scope }) {
-      const answer = await page.ask(kind.section === "issues" ? "OwnIssues" : "OwnMergeRequests", { scope: scope.toUpperCase(), ...variables });
+      const answer = await page.request(kind.section === "issues" ? "OwnIssues" : "OwnMergeRequests", { scope: scope.toUpperCase(), ...variables });
       return answerOf(answer, kind, { canCreate: false });
     },
     show(_, content) {

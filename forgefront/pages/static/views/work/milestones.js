@@ -48,8 +48,8 @@ const creating = (page, path) =>
   form("New milestone", fieldsOf(page), {
     word: "Create the milestone", keep: page,
     async act(values) {
-      const { milestone } = await page.change("CreateMilestone", { input: { projectPath: path, ...valuesOf(values) } });
-      page.say(`The milestone ${milestone.title} is created.`);
+      const { milestone } = await page.mutate("CreateMilestone", { input: { projectPath: path, ...valuesOf(values) } });
+      page.announce(`The milestone ${milestone.title} is created.`);
       page.go(address(path, "milestones", milestone.iid));
     },
   });
