@@ -93,7 +93,7 @@ class ArtifactAccess:
                     # The build was removed meanwhile.
                     raise NotFound("Build") from error
                 raise
-        raise AssertionError("the last try returns or raises")
+        raise AssertionError("the last attempt returns or raises")
 
     async def _record(self, grant: UploadGrant, key: str, size: int, request_id: str) -> StoredArtifact:
         async with session_for(self._services.database, writing=True) as session:
