@@ -106,7 +106,7 @@ class Checkout:
         return await self._fetch(self._workspace.code) and await self._check_out_commit()
 
     async def list_tracked(self) -> frozenset[str]:
-        """The files that were checked out; asked before scripts run, since git would obey a configuration that they wrote."""
+        """The files that were checked out. Call it before scripts run, since git would obey a configuration that they wrote."""
         if self._options.strategy == "none":
             return frozenset()
         listing = await asyncio.to_thread(

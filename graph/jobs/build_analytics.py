@@ -177,7 +177,7 @@ class BuildAnalytics:
     async def _finish(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs work of the thread under the lock. If the caller is canceled, the work goes on, as its thread does in any case."""
         self._work = task = asyncio.create_task(work)
-        # Without the caller nobody needs an error: the next holder of the lock meets it again.
+        # Without the caller an error is not needed: the next holder of the lock gets it again.
         task.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.wait([task])
         return task.result()

@@ -1,7 +1,7 @@
-"""Snapshots of rows before a change. All who report changes compare by them: system notes, hook events and live events.
+"""Snapshots of rows before a change, with which system notes, hook events and live events compare the changed rows.
 
-A column that nothing reports stands in NOT_IN_SNAPSHOT with the reason; a test fails for a column that is in neither. Other objects are
-compared by nothing: a note, a member or a key is reported when it is created or deleted, and a push is reported by its refs.
+A column that nothing reports is in NOT_IN_SNAPSHOT with the reason; a test fails for a column that is in neither. Other objects are
+not compared: a note, a member or a key is reported when it is created or deleted, and a push is reported by its refs.
 """
 
 from collections.abc import Mapping

@@ -239,7 +239,7 @@ class ContainerSession(Session):
             self._containers.remove(name)
 
     async def remove(self) -> None:
-        """Removes what is left of the build's containers, and its network."""
+        """Removes the remaining containers of the build, and its network."""
         for name in list(self._containers):
             await self._remove_container(name)
         if self._has_network:

@@ -55,7 +55,7 @@ class PlanStatements:
 
 
 def _statement_size(key: Variant, entry: tuple[SizedStatement, set[Variant]]) -> int:
-    # The values of a filter stand in the key, and are bound to the statement.
+    # The values of a filter are part of the key, and are bound to the statement.
     return entry[0].size + 2 * _count_characters(key)
 
 

@@ -39,7 +39,7 @@ class Scope:
         return eval(compile_source(expression, "eval"), self._values)  # noqa: S307 - see the module
 
     def define(self, name: str, parameters: Sequence[str], body: Sequence[str]) -> Any:
-        """A function. Its name is not in its own scope, so that it goes without the garbage collector."""
+        """Defines a function, and returns it. Its scope does not contain it, so it is freed without the garbage collector."""
         lines = "\n    ".join(body)
         exec(compile_source(f"def {name}({', '.join(parameters)}):\n    {lines}\n", "exec"), self._values)  # noqa: S102 - see the module
         return self._values.pop(name)
