@@ -21,7 +21,6 @@ async def run(
     *arguments: str,
     stdin: bytes | None = None,
     extra_environment: Mapping[str, str] | None = None,
-    seconds: float | None = None,
 ) -> bytes:
     """Runs a git command and returns its output. Canceling the caller ends git.
 

@@ -111,9 +111,13 @@ async def test_removes_old_leftovers_alone(path: Path) -> None:
 
 
 async def test_is_canceled_at_its_timeout_and_with_its_caller(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = asyncio.Event()
+    # In place of git, which may end before it is canceled.
+    monkeypatch.setattr(git_command, "command", lambda *_, **settings: ["sleep", "60"])
+    monkeypatch.setattr(os, "setpriority", lambda *_: started.set())
     async with asyncio.timeout(10):
         task = asyncio.create_task(repack.repack(path))
-        await asyncio.sleep(0.01)
+        await started.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
