@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import PrimaryKeyConstraint, Table, UniqueConstraint
 
 from storage import tables
-from storage.database.engine import metadata
+from storage.database.column_types import metadata
 
 FOLDER = Path(tables.__file__).parent
 

@@ -12,7 +12,8 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from storage.database.clock import now
-from storage.database.engine import Database, DatabaseSession, describe_error
+from storage.database.engine import Database, DatabaseSession
+from storage.database.errors import describe_error
 from storage.git.packing import pack_transfer, packs
 from storage.git.packing.object_collection import CollectedObjects
 from storage.git.repository import NotARepository
