@@ -91,7 +91,7 @@ class TraceEndpoint(RunnerEndpoint):
         start, size = int(trace["start"]), int(trace["size"])
         # The runner does not send the service's message about an earlier run. A shorter trace takes the place of the stored one. So does
         # the last one after an earlier run: if that was by a process of the same runner that is not lost, it sends its trace too, and the
-        # protocol does not tell them apart. What is stored may then be parts of both.
+        # protocol does not distinguish them. What is stored may then be parts of both.
         is_shorter = start + spool.size < size and not spool.is_full
         replace = is_shorter or (final and 0 < start < size)
         offset = start if replace else size

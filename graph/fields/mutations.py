@@ -112,7 +112,7 @@ async def _repeat(context: Context, change: Callable[[], Awaitable[Any]], max_at
     """The result of a change. It is repeated once if a row was changed meanwhile, since every row is locked then, and up to
     `max_attempts` times after a conflict of locks.
 
-    It is not repeated after a conflict if it has effects outside the transaction, of which `undo` and `has_committed` tell.
+    It is not repeated after a conflict if it has effects outside the transaction, which `undo` and `has_committed` show.
     """
     attempt, has_restarted, pause = 1, False, 0.0
     while True:
