@@ -95,7 +95,7 @@ def test_scripts_are_all_known() -> None:
 
 
 SELECTION = "python -m tests.support.affected_tests"
-PROCESSES = len(os.sched_getaffinity(0)) * 2
+PROCESSES = len(os.sched_getaffinity(0)) * 5 // 2
 COLLECTION = "python -m pytest --collect-only -qq"
 TYPES = "mypy"
 SUITE = f"python -m pytest --numprocesses {PROCESSES} --dist loadfile --no-loadscope-reorder"
