@@ -389,6 +389,24 @@ class TestWall:
         await page.evaluate("history.back()")
         await page.wait_for("location.pathname === '/web/checkout' && !document.querySelector('dialog.find')")
 
+    async def test_the_find_box_opens_what_was_typed_although_answers_about_an_earlier_text_arrive(self, site: PagesSite) -> None:
+        page = site.page
+        async with page.hold("FindFiles", answered=True):
+            await site.visit("/web/design")
+            await page.evaluate("document.querySelector('#find').click()")
+            await page.wait_for("document.activeElement.id === 'find-field'")
+            await page.type("checkout")
+            await page.wait_for(
+                "window.isHeld && document.querySelector('[role=option][aria-selected=true]')?.innerText.includes('checkout')"
+            )
+            enter = "new KeyboardEvent('keydown', {key: 'Enter', cancelable: true})"
+            await page.evaluate(
+                "((field) => (field.value = 'storefront', field.dispatchEvent(new Event('input')), field.dispatchEvent("
+                f"{enter}), release()))(document.querySelector('#find-field'))"
+            )
+            await page.wait_for("location.pathname !== '/web/design' && !document.querySelector('dialog.find')")
+            assert await page.evaluate("location.pathname") == "/web/storefront"
+
     async def test_shows_an_empty_state(self, site: PagesSite) -> None:
         await site.visit("/", "guest")
         await site.page.wait_for_text("No projects yet")

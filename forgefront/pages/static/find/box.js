@@ -30,6 +30,8 @@ export function openBox(path, go, signal) {
     placeholder: path ? `Find in ${path}, projects and people` : "Find projects, people and issues",
     oninput: () => {
       clearTimeout(timer);
+      // Answers about an earlier text would be shown, and the first result opened by Enter.
+      work.abort();
       isSearching = true;
       opensFirst = false;
       timer = setTimeout(search, DELAY_MS);
