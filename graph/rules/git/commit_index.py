@@ -303,10 +303,14 @@ class _CommitIndexer:
         return RefUpdate(_NO_UPDATE, total, tuple(newest), tuple(mentions))
 
     async def _read_chunks(self, tips: Collection[str], known: Collection[str]) -> AsyncGenerator[list[GitCommit]]:
-        if (chain := await self._read_chain(tips, known)) is not None:
-            yield chain
-            return
         repositories = self._services.repositories
+        if known:
+            few = await self._read_chain(tips, known)
+        else:
+            few = await repositories.read(self._project_id, lambda repository: commit_walk.read_short_history(repository, tips))
+        if few is not None:
+            yield few
+            return
         chunks = await repositories.read(self._project_id, lambda repository: commit_walk.walk_new_commits(repository, tips, known))
         try:
             while chunk := await repositories.read(self._project_id, lambda _: next(chunks, None)):
@@ -317,7 +321,7 @@ class _CommitIndexer:
 
     async def _read_chain(self, tips: Collection[str], known: Collection[str]) -> list[GitCommit] | None:
         """The new commits if they are few above one commit, or a short chain without merges; otherwise None."""
-        if len(tips) != 1 or not known:
+        if len(tips) != 1:
             return None
         (tip,) = tips
         repositories = self._services.repositories

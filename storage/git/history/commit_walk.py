@@ -1,8 +1,8 @@
 """Reads the commits that are reachable from branch heads but not indexed yet.
 
 Two git processes, connected by a pipe, walk and read the commits; only one chunk is in memory, whatever the length of the history. A short
-chain without merges, which is what most pushes add, can be read without them. Objects that cannot be read raise DamagedRepository or
-GitCommandError.
+chain without merges, which is what most pushes add, and a short history can be read without them. Objects that cannot be read raise
+DamagedRepository or GitCommandError.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ MAX_COMMIT_BYTES = 1024 * 1024
 COUNT_SECONDS = 10.0
 MAX_CHAIN_COMMITS = 100
 MAX_CHAIN_BYTES = 1024 * 1024
-"""Limits of a chain that is read without a process, in the caller's thread."""
+"""Limits of a chain or a history that is read without a process, in the caller's thread."""
 MAX_EXAMINED_COMMITS = 1_000
 """Commits that are read to see whether one is reachable from others, which takes some milliseconds."""
 
@@ -99,6 +99,31 @@ def read_range(repository: Repository, tip: str, known: str) -> list[GitCommit] 
         return None
     raws = [repository.raw_commit(oid) for oid in found.ahead]
     return None if sum(map(len, raws)) > MAX_CHAIN_BYTES else list(map(repository.parse, found.ahead, raws))
+
+
+def read_short_history(repository: Repository, tips: Collection[str]) -> list[GitCommit] | None:
+    """Returns the commits of `walk_new_commits` where none is known; None if they are many or large, or if one is missing."""
+    found, queue, seen, size = list[GitCommit](), list[tuple[int, int, GitCommit]](), set[str](), 0
+    new: Collection[str] = tips
+    while True:
+        for oid in new:
+            if oid in seen:
+                continue
+            seen.add(oid)
+            try:
+                raw = repository.raw_commit(oid)
+            except UnknownCommit:
+                return None
+            size += len(raw)
+            if size > MAX_CHAIN_BYTES or len(seen) > min(MAX_CHAIN_COMMITS, MAX_CHUNK_COMMITS):
+                return None
+            # Git lists the newest first, and of one second the commit that it met first.
+            heappush(queue, (-parse_time_and_parents(raw)[0], len(seen), repository.parse(oid, raw)))
+        if not queue:
+            return found
+        commit = heappop(queue)[-1]
+        found.append(commit)
+        new = commit.parents
 
 
 def parse_chain(

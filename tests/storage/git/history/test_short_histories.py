@@ -93,6 +93,13 @@ class TestRanges:
         assert decided > 20
         assert sum(each is not None for _, each, _ in found) > 5
 
+    def test_whole_histories_are_those_of_git(self, history: RandomHistory) -> None:
+        repository = Repository.open(history.path)
+        for tip in history.oids:
+            found = commit_walk.read_short_history(repository, [tip])
+            assert found is not None
+            assert [commit.oid for commit in found] == git(history.path, "rev-list", tip).split()
+
     def test_of_a_commit_with_itself_are_empty(self, history: RandomHistory) -> None:
         newest = history.oids[-1]
 

@@ -42,6 +42,15 @@ class TestNewCommits:
         for chunk in commit_walk.walk_new_commits(repository, tips(repository), set()):
             assert chunk == repository.commits([commit.oid for commit in chunk])
 
+    def test_a_short_history_is_read_without_a_process(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+        ((*expected,),) = commit_walk.walk_new_commits(repository, tips(repository), set())
+        absent = "0" * 39 + "1"
+        monkeypatch.setattr(commit_walk, "_start_process", None)
+        assert commit_walk.read_short_history(repository, tips(repository)) == expected
+        assert commit_walk.read_short_history(repository, {*tips(repository), absent}) is None
+        monkeypatch.setattr(commit_walk, "MAX_CHAIN_COMMITS", len(expected) - 1)
+        assert commit_walk.read_short_history(repository, tips(repository)) is None
+
     def test_a_short_chain_is_read_without_a_process(self, repository: Repository) -> None:
         old = git(repository.path, "rev-parse", "master")
         tree = git(repository.path, "rev-parse", "master^{tree}")
@@ -103,6 +112,7 @@ class TestNewCommits:
         found = [commit for chunk in commit_walk.walk_new_commits(shallow, tips(shallow), set()) for commit in chunk]
         assert [commit.oid for commit in found] == rev_list(shallow, "--all")
         assert found == shallow.commits([commit.oid for commit in found])
+        assert found == commit_walk.read_short_history(shallow, tips(shallow))
         assert found[-1].parents == ()
 
     def test_a_huge_commit_is_read_in_part(self, repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
