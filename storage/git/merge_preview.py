@@ -18,6 +18,7 @@ MAX_COMMITS = 10_000
 """Maximum of commits of a merge request that are listed; all are counted."""
 MAX_LOADED_COMMITS = 50
 """Maximum of commits of a merge request that are read."""
+MENTION_PATTERNS = ("#", "/issues/")
 MAX_MESSAGES = 1000
 MAX_WALKED_COMMITS = 100_000
 """Maximum of commits that one search walks."""
@@ -64,13 +65,18 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
         mergeable = bool(oids) and try_merge(repository, target, head).mergeable
     except (git_command.GitCommandError, OSError):
         mergeable = None
+    newest = repository.commits(oids[:MAX_LOADED_COMMITS])
+    if len(oids) <= MAX_LOADED_COMMITS:
+        mentioning = [commit for commit in newest if any(pattern in commit.message for pattern in MENTION_PATTERNS)]
+    else:
+        mentioning = repository.commits(_commits_mentioning_issues(repository, target, head))
     return MergePreview(
         head=head,
         target=target,
         base=base,
         oids=oids,
-        newest=tuple(repository.commits(oids[:MAX_LOADED_COMMITS])),
-        messages=tuple(commit.message for commit in repository.commits(_commits_mentioning_issues(repository, target, head))),
+        newest=tuple(newest),
+        messages=tuple(commit.message for commit in mentioning),
         count=len(oids) if len(oids) < MAX_COMMITS else count_between(repository, target, head),
         stat=stat,
         mergeable=mergeable,
@@ -78,8 +84,8 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
 
 
 def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> list[str]:
-    """Returns the commits, newest first, whose message contains `#` or `/issues/`."""
-    patterns = ("--fixed-strings", "--grep=#", "--grep=/issues/", f"--max-count={MAX_MESSAGES}")
+    """Returns the commits, newest first, whose message contains one of MENTION_PATTERNS."""
+    patterns = ("--fixed-strings", *(f"--grep={pattern}" for pattern in MENTION_PATTERNS), f"--max-count={MAX_MESSAGES}")
     return git_command.run(repository.path, "rev-list", *patterns, f"^{start}", end, "--", seconds=WALK_SECONDS).decode().split()
 
 

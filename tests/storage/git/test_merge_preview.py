@@ -42,6 +42,16 @@ class TestPropose:
         assert found.messages == ("First, for #1\n",)
         assert found.stat is not None and (found.stat.files, found.stat.additions, found.stat.deletions) == (2, 3, 0)
 
+    def test_messages_that_may_mention_issues_are_found_among_few_and_among_many(
+        self, path: Path, repository: Repository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for number, message in enumerate(("For #1", "Nothing", "As\n\nhttp://forge/issues/2 says")):
+            last = commit_to_branch(path, "feature", {"new.txt": b"%d\n" % number}, start=None if number else "master", message=message)
+        few = merge_preview.preview_merge(repository, last, head(repository, "master"))
+        monkeypatch.setattr(merge_preview, "MAX_LOADED_COMMITS", 2)
+        many = merge_preview.preview_merge(repository, last, head(repository, "master"))
+        assert few.messages == many.messages == ("As\n\nhttp://forge/issues/2 says\n", "For #1\n")
+
     def test_both_sides_changed_the_same_line(self, path: Path, repository: Repository) -> None:
         commit_to_branch(path, "mine", {"file": b"mine\n"}, start="master")
         commit_to_branch(path, "theirs", {"file": b"theirs\n"}, start="master")
