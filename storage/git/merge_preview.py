@@ -67,7 +67,7 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
         mergeable = None
     newest = repository.commits(oids[:MAX_LOADED_COMMITS])
     if len(oids) <= MAX_LOADED_COMMITS:
-        mentioning = [commit for commit in newest if any(pattern in commit.message for pattern in MENTION_PATTERNS)]
+        mentioning = [commit for commit in newest if may_mention_issue(commit.message)]
     else:
         mentioning = repository.commits(_commits_mentioning_issues(repository, target, head))
     return MergePreview(
@@ -83,8 +83,13 @@ def preview_merge(repository: Repository, head: str, target: str) -> MergePrevie
     )
 
 
+def may_mention_issue(message: str) -> bool:
+    """Whether a message contains one of MENTION_PATTERNS."""
+    return any(pattern in message for pattern in MENTION_PATTERNS)
+
+
 def _commits_mentioning_issues(repository: Repository, start: str, end: str) -> list[str]:
-    """Returns the commits, newest first, whose message contains one of MENTION_PATTERNS."""
+    """Returns the commits, newest first, for which `may_mention_issue` holds, by a process."""
     patterns = ("--fixed-strings", *(f"--grep={pattern}" for pattern in MENTION_PATTERNS), f"--max-count={MAX_MESSAGES}")
     return git_command.run(repository.path, "rev-list", *patterns, f"^{start}", end, "--", seconds=WALK_SECONDS).decode().split()
 

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from storage.git.merge import DiffTotals, count_between, diff_stat, is_ancestor, merge_base
-from storage.git.merge_preview import MAX_COMMITS, fetch_commit, has_commit, ids_between, introducing_commit, preview_merge
+from storage.git.merge_preview import (
+    MAX_COMMITS,
+    fetch_commit,
+    has_commit,
+    ids_between,
+    introducing_commit,
+    may_mention_issue,
+    preview_merge,
+)
 from storage.git.repository import Repository, UnknownCommit
 from storage.git.subprocesses.git_command import GitCommandError
 
@@ -93,7 +101,7 @@ def _read_closed(repository: Repository, hints: BranchHints, head: str) -> Impor
         stat = diff_stat(repository, base, head) if base is not None else None
     except GitCommandError:
         stat = None
-    messages = tuple(message for commit in repository.commits(oids) if "#" in (message := commit.message) or "/issues/" in message)
+    messages = tuple(commit.message for commit in repository.commits(oids) if may_mention_issue(commit.message))
     return ImportedBranch(head, base, merge or hints.merge, oids, messages, count, stat)
 
 

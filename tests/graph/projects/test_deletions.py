@@ -131,6 +131,16 @@ async def test_deleting_a_missing_artifact_returns_no_id(ask: Ask, make: DataFac
     assert answer == {"deletedId": None, "build": {"databaseId": build.id}, "userErrors": []}
 
 
+def deletion_input(name: str, project: tables.Project, group: tables.Namespace, user: tables.User) -> dict[str, str | int | None]:
+    """The input of one of the three mutations that delete projects."""
+    inputs: dict[str, dict[str, str | int | None]] = {
+        "deleteProject": {"projectPath": str(project.id)},
+        "deleteGroup": {"groupPath": group.path},
+        "deleteUser": {"databaseId": user.id},
+    }
+    return inputs[name]
+
+
 @pytest.mark.parametrize("name", ["deleteProject", "deleteGroup", "deleteUser"])
 async def test_merge_requests_from_a_deleted_project_cannot_be_merged(ask: Ask, make: DataFactory, name: str) -> None:
     root, author = await make.admin(), await make.user()
@@ -143,11 +153,7 @@ async def test_merge_requests_from_a_deleted_project_cannot_be_merged(ask: Ask, 
         target, source_project_id=fork.id, state=MergeRequestState.MERGED, merge_status=MergeStatus.CAN_BE_MERGED
     )
     other = await make.merge_request(target, **waiting)
-    input = {
-        "deleteProject": {"projectPath": str(fork.id)},
-        "deleteGroup": {"groupPath": group.path},
-        "deleteUser": {"databaseId": author.id},
-    }[name]
+    input = deletion_input(name, fork, group, author)
 
     text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ userErrors {{ message }} }} }}"
     assert (await ask.data(text, root, input=input))[name]["userErrors"] == []
@@ -168,7 +174,7 @@ class Deletion:
     viewer: tables.User
     project: tables.Project
     text: str
-    input: dict[str, str | int]
+    input: dict[str, str | int | None]
     writer: DatabaseSession
 
 
@@ -181,11 +187,7 @@ class TestConflictsOfLocks:
         owner, group = await make.user(), await make.group()
         project = await make.project(**({"owner": owner} if name == "deleteUser" else {"group": group}))
         await make.issue(project)
-        input = {
-            "deleteProject": {"projectPath": str(project.id)},
-            "deleteGroup": {"groupPath": group.path},
-            "deleteUser": {"databaseId": owner.id},
-        }[name]
+        input = deletion_input(name, project, group, owner)
         text = f"mutation ($input: {DELETIONS[name].args['input'].type}) {{ {name}(input: $input) {{ deletedId userErrors {{ code }} }} }}"
         async with make.services.database.write_session() as writer:
             await writer.execute(counters.advance("postgresql", project.id, CounterKind.ISSUE))
