@@ -326,16 +326,22 @@ def _input_type(schema: GraphQLSchema, node: TypeNode | ListTypeNode) -> GraphQL
 
 def _map_input_fields(operation: OperationDefinitionNode) -> dict[str, str]:
     """{"dueDate": "due_date"} for `input: {dueDate: $due_date}`."""
-    variables_by_field: dict[str, str] = {}
+    visitor = _VariableFieldVisitor()
+    visit(operation, visitor)
+    return visitor.variables_by_field
 
-    class VariableFieldVisitor(Visitor):
-        def enter_object_value(self, node: ObjectValueNode, *_: Any) -> None:
-            for part in node.fields:
-                if isinstance(part.value, VariableNode):
-                    variables_by_field[part.name.value] = part.value.name.value
 
-    visit(operation, VariableFieldVisitor())
-    return variables_by_field
+class _VariableFieldVisitor(Visitor):
+    """Finds the fields of input objects whose values are variables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.variables_by_field: dict[str, str] = {}
+
+    def enter_object_value(self, node: ObjectValueNode, *_: Any) -> None:
+        for part in node.fields:
+            if isinstance(part.value, VariableNode):
+                self.variables_by_field[part.name.value] = part.value.name.value
 
 
 def _add_unique(definitions: dict[str, Any], name: str, definition: Any) -> None:

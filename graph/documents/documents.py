@@ -232,14 +232,18 @@ def _operation_nodes(document: DocumentNode) -> list[OperationDefinitionNode]:
 
 def has_storable_literals(document: DocumentNode) -> bool:
     """Whether the databases can store all string literals of a document."""
-    strings: list[str] = []
+    visitor = _StringVisitor()
+    visit(document, visitor)
+    return all(map(is_storable, visitor.strings))
 
-    class StringVisitor(Visitor):
-        def enter_string_value(self, node: StringValueNode, *_: Any) -> None:
-            strings.append(node.value)
 
-    visit(document, StringVisitor())
-    return all(is_storable(string) for string in strings)
+class _StringVisitor(Visitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.strings: list[str] = []
+
+    def enter_string_value(self, node: StringValueNode, *_: Any) -> None:
+        self.strings.append(node.value)
 
 
 def find_variable_error(variables: Mapping[str, Any]) -> ErrorEntry | None:

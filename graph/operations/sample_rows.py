@@ -227,17 +227,22 @@ def _sample_value(kind: GraphQLInputType, argument: str, rows: SampleRows) -> An
 
 def _variable_uses(prepared: PreparedOperation) -> dict[str, tuple[str, str]]:
     """The type of the field and the name of the argument that each variable is the value of, at its first use."""
-    found: dict[str, tuple[str, str]] = {}
     types = TypeInfo(SCHEMA)
+    visitor = _VariableUseVisitor(types)
+    visit(prepared.document, TypeInfoVisitor(types, visitor))
+    return visitor.uses
 
-    class ArgumentVisitor(Visitor):
-        def enter_argument(self, node: ArgumentNode, *_: Any) -> None:
-            kind = types.get_type()
-            if isinstance(node.value, VariableNode) and kind is not None:
-                found.setdefault(node.value.name.value, (get_named_type(kind).name, node.name.value))
 
-    visit(prepared.document, TypeInfoVisitor(types, ArgumentVisitor()))
-    return found
+class _VariableUseVisitor(Visitor):
+    def __init__(self, types: TypeInfo) -> None:
+        super().__init__()
+        self._types = types
+        self.uses: dict[str, tuple[str, str]] = {}
+
+    def enter_argument(self, node: ArgumentNode, *_: Any) -> None:
+        kind = self._types.get_type()
+        if isinstance(node.value, VariableNode) and kind is not None:
+            self.uses.setdefault(node.value.name.value, (get_named_type(kind).name, node.name.value))
 
 
 def _operation_of(prepared: PreparedOperation) -> OperationDefinitionNode:
