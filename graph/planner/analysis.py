@@ -75,10 +75,10 @@ def _measure_steps(selection: Any, by_step: Mapping[int, ExplainedNode]) -> None
     if isinstance(selection, ProjectRoot):
         selection.other_batch_steps[:] = [_measured_node(each, by_step) for each in selection.other_batch_steps]
         return
-    selection.steps[:] = [
+    selection.steps = [
         _MeasuredStep(each.key, each.completer, each.position, each.is_nullable, each, by_step[id(each)]) for each in selection.steps
     ]
-    selection.batch_steps[:] = [_measured_node(each, by_step) for each in selection.batch_steps]
+    selection.batch_steps = [_measured_node(each, by_step) for each in selection.batch_steps]
     if isinstance(selection, Selection):
         # Its steps are measured one by one.
         selection.serialize_values = None

@@ -5,11 +5,13 @@ Fields that rows answer are left to `RowNodeBuilder`.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from graphql import GraphQLLeafType, GraphQLList, GraphQLObjectType
 from strawberry.schema.schema_converter import GraphQLCoreConverter
 
+from graph.documents.output_format import OutputFormat
 from graph.fields.resolvers import AttributeSource, LoaderSource, field_source_of, is_row_type
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep
 from graph.planner.build.project_roots import make_project_root
@@ -91,7 +93,9 @@ class ObjectNodeBuilder:
                 )
             batch_steps.append(relations)
         steps += [self.build_step(kind, each) for each in relation_fields if each.key not in selected]
-        selection = Selection(parts, steps, batch_steps, is_value=table_of(kind) is None and "pageInfo" not in kind.fields)
+        is_value = table_of(kind) is None and "pageInfo" not in kind.fields
+        # Tuples take less memory, and plans are kept.
+        selection = Selection(tuple(parts), tuple(steps), tuple(batch_steps), is_value=is_value)
         self._context.nodes_to_generate.append(selection)
         return selection
 
@@ -157,5 +161,9 @@ class ObjectNodeBuilder:
             resolve_type: Any = inner.resolve_type
             return AbstractCompleter(selections, lambda value: resolve_type(value, None, inner), is_non_null)
         leaf: GraphQLLeafType = inner
-        output_format = self._context.format_at(resolved.response_path)
-        return LeafCompleter(leaf_serializer(leaf, is_non_null, output_format), column_serializer(leaf, is_non_null, output_format))
+        return _leaf_completer(leaf, is_non_null, self._context.format_at(resolved.response_path))
+
+
+@lru_cache(maxsize=1024)
+def _leaf_completer(leaf: GraphQLLeafType, is_non_null: bool, output_format: OutputFormat | None) -> LeafCompleter:
+    return LeafCompleter(leaf_serializer(leaf, is_non_null, output_format), column_serializer(leaf, is_non_null, output_format))

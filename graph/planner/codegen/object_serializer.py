@@ -19,40 +19,51 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
         answer = {part.key: part.value if isinstance(part, ConstantField) else None for part in parts}
         return lambda objects: [answer.copy() for _ in objects]
     scope = Scope()
-    quick, slow = [], []
+    items = []
     for part in parts:
         if isinstance(part, LeafField):
             key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format))
-            quick.append(f"{key}: {_attribute_expression(part, serialize)}")
-            slow.append(f"{key}: {serialize}(o.{part.attribute})")
-        elif isinstance(part, DerivedField):
-            key, derive = scope.bind(part.key), scope.bind(part.derive)
-            for expressions, each in ((quick, "d[{!r}]"), (slow, "o.{}")):
-                expression = f"{derive}({', '.join(map(each.format, part.attributes))})"
-                expressions.append(f"{key}: {f'{scope.bind(require_non_null)}({expression})' if part.is_non_null else expression}")
+            items.append(f"{key}: {_attribute_expression(part, serialize)}")
         else:
-            constant = f"{scope.bind(part.key)}: {scope.bind(part.value) if isinstance(part, ConstantField) else 'None'}"
-            quick.append(constant)
-            slow.append(constant)
-    slow_body = [f"return [{{{', '.join(slow)}}} for o in objects]"]
+            items.append(_other_item(part, scope, "d[{!r}]"))
     compiled: list[ObjectSerializer] = []
-    # In a scope of its own, so that both functions go without the garbage collector.
-    slow_scope = scope.copy()
 
     def serialize_slowly(objects: Sequence[Any]) -> list[dict[str, Any]]:
         # Compiled when it is needed: compiling takes a good part of planning.
         if not compiled:
-            compiled.append(slow_scope.define("slow", ["objects"], slow_body))
+            compiled.append(_compile_slow_serializer(parts))
         return compiled[0](objects)
 
     errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(serialize_slowly)
     body = [
         "try:",
-        f"    return [{{{', '.join(quick)}}} for o in objects for d in (o.__dict__,)]",
+        f"    return [{{{', '.join(items)}}} for o in objects for d in (o.__dict__,)]",
         f"except {errors}:",
         f"    return {fallback}(objects)",
     ]
     return scope.define("serialize", ["objects"], body)  # type: ignore[no-any-return]
+
+
+def _compile_slow_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
+    # In a scope of its own, so that both functions go without the garbage collector.
+    scope = Scope()
+    items = []
+    for part in parts:
+        if isinstance(part, LeafField):
+            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format))
+            items.append(f"{key}: {serialize}(o.{part.attribute})")
+        else:
+            items.append(_other_item(part, scope, "o.{}"))
+    return scope.define("slow", ["objects"], [f"return [{{{', '.join(items)}}} for o in objects]"])  # type: ignore[no-any-return]
+
+
+def _other_item(part: ObjectPart, scope: Scope, attribute: str) -> str:
+    """An item of the answer that is no attribute; `attribute` is the format of an expression that reads one."""
+    key = scope.bind(part.key)
+    if not isinstance(part, DerivedField):
+        return f"{key}: {scope.bind(part.value) if isinstance(part, ConstantField) else 'None'}"
+    derived = f"{scope.bind(part.derive)}({', '.join(map(attribute.format, part.attributes))})"
+    return f"{key}: {f'{scope.bind(require_non_null)}({derived})' if part.is_non_null else derived}"
 
 
 def _attribute_expression(leaf: LeafField, serialize: str) -> str:

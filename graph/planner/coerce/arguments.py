@@ -236,8 +236,8 @@ def _cache_key(values: list[Any]) -> str | tuple[Any, ...]:
     return tuple(values)
 
 
-_CONVERTERS_EXTENSION = "argument_converters"
-"""Name of the extension of fields with the conversions of their arguments, by name."""
+_CONVERTER_EXTENSION = "argument_converter"
+"""Name of the extension of fields with the function that converts their arguments."""
 _DEFAULTS_EXTENSION = "argument_defaults"
 """Name of the extension of fields with what a resolver takes for an argument that is not given, by the argument's name."""
 
@@ -249,19 +249,11 @@ class FieldArguments:
     """
 
     def __init__(self, field: GraphQLField, definition: Any, node: FieldNode, config: Any, scalars: Any, *, use_cache: bool) -> None:
-        converters = field.extensions.get(_CONVERTERS_EXTENSION)
-        if converters is None:
+        convert: ArgumentConverter | None = field.extensions.get(_CONVERTER_EXTENSION)
+        if convert is None:
             # The same for all operations.
-            converter = InputConverter(config, scalars)
             field.extensions[_DEFAULTS_EXTENSION] = {}
-            converters = field.extensions[_CONVERTERS_EXTENSION] = {
-                config.name_converter.from_argument(each): (each.python_name, converter.make_converter(each.type))
-                for each in definition.arguments
-            }
-
-        def convert(values: dict[str, Any]) -> dict[str, Any]:
-            return {converters[name][0]: converters[name][1](value) for name, value in values.items()}
-
+            convert = field.extensions[_CONVERTER_EXTENSION] = _make_argument_converter(definition, config, scalars)
         defaults: dict[str, dict[str, Any]] = field.extensions[_DEFAULTS_EXTENSION]
         nodes_by_name = {each.name.value: each for each in node.arguments or ()}
         self._constants: dict[str, Any] = {}
@@ -288,6 +280,18 @@ class FieldArguments:
         for each in self._variable_arguments:
             each.evaluate_into(values, found)
         return found
+
+
+def _make_argument_converter(definition: Any, config: Any, scalars: Any) -> ArgumentConverter:
+    converter = InputConverter(config, scalars)
+    converters = {
+        config.name_converter.from_argument(each): (each.python_name, converter.make_converter(each.type)) for each in definition.arguments
+    }
+
+    def convert(values: dict[str, Any]) -> dict[str, Any]:
+        return {converters[name][0]: converters[name][1](value) for name, value in values.items()}
+
+    return convert
 
 
 def variables_of(value: Any) -> set[str]:

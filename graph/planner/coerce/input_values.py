@@ -6,6 +6,7 @@ variables, constants and input objects of these, are left to both.
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING
+from functools import lru_cache
 from typing import Any
 
 import strawberry
@@ -95,16 +96,7 @@ def compile_reader(declared: Any, node: Any) -> LiteralReader:
     if node is None:
         return _raise_fallback if is_non_null and default is Undefined else lambda coerced: default
     if isinstance(node, VariableNode):
-        name = node.name.value
-        required = is_non_null and default is Undefined
-
-        def read_variable(coerced: Mapping[str, Any]) -> Any:
-            value = coerced.get(name, Undefined)
-            if (value is Undefined and required) or (value is None and is_non_null):
-                raise CoercionFallback
-            return default if value is Undefined else value
-
-        return read_variable
+        return _variable_reader(node.name.value, is_non_null) if default is Undefined else _reader_with_default(node, is_non_null, default)
     if not has_variables(node):
         constant = coerce_input_literal(node, declared.type)
         return _raise_fallback if constant is Undefined else lambda coerced: constant
@@ -136,3 +128,28 @@ def has_variables(node: Any) -> bool:
         return True
     parts = getattr(node, "values", None) or [each.value for each in getattr(node, "fields", None) or ()]
     return any(has_variables(part) for part in parts)
+
+
+@lru_cache(maxsize=1024)
+def _variable_reader(name: str, is_non_null: bool) -> LiteralReader:
+    """Reads a variable where there is no default. Operations use the same few names."""
+
+    def read(coerced: Mapping[str, Any]) -> Any:
+        value = coerced.get(name, Undefined)
+        if is_non_null and (value is Undefined or value is None):
+            raise CoercionFallback
+        return value
+
+    return read
+
+
+def _reader_with_default(node: VariableNode, is_non_null: bool, default: Any) -> LiteralReader:
+    name = node.name.value
+
+    def read(coerced: Mapping[str, Any]) -> Any:
+        value = coerced.get(name, Undefined)
+        if value is None and is_non_null:
+            raise CoercionFallback
+        return default if value is Undefined else value
+
+    return read

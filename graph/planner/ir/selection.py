@@ -59,9 +59,9 @@ class Selection:
     `steps` are evaluated for each object, `batch_steps` for all of them at once.
     """
 
-    parts: list[ObjectPart]
-    steps: list[FieldStep]
-    batch_steps: list[BatchNode]
+    parts: Sequence[ObjectPart]
+    steps: Sequence[FieldStep]
+    batch_steps: Sequence[BatchNode]
     serialize: ObjectSerializer = field(init=False, repr=False)
     """Generated: the parts of objects, in response order."""
     serialize_values: ObjectSerializer | None = field(init=False, repr=False, default=None)

@@ -3,6 +3,7 @@
 Sources consist of our own names, numbers and attribute names; every other value, above all what a caller wrote, is bound to a name.
 """
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -23,16 +24,11 @@ class Scope:
 
     def bind(self, value: Any) -> str:
         """A new name for a value: `v0`, `v1` and so on."""
-        name = f"v{self._count}"
+        # As in the code objects, which share the strings of their names.
+        name = sys.intern(f"v{self._count}")
         self._count += 1
         self._values[name] = value
         return name
-
-    def copy(self) -> "Scope":
-        """A scope with the same values."""
-        other = Scope()
-        other._values, other._count = self._values.copy(), self._count
-        return other
 
     def evaluate(self, expression: str) -> Any:
         """The value of an expression, such as a lambda."""
