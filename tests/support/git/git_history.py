@@ -13,12 +13,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import pygit2
 from pygit2.enums import FileMode, ObjectType
+
+from storage.git.object_writes import write_object
 
 T = TypeVar("T")
 
@@ -182,7 +184,8 @@ def _write_tree(objects: pygit2.Odb, rows: dict[bytes, tuple[int, str]]) -> str:
             entries.append((name, b"%o %s\0%s" % (mode, name, bytes.fromhex(oid))))
     # git sorts folders as if their names ended with a slash.
     entries += [(name + b"/", b"40000 %s\0%s" % (name, bytes.fromhex(_write_tree(objects, inner)))) for name, inner in folders.items()]
-    return str(objects.write(ObjectType.TREE, b"".join(entry for _, entry in sorted(entries))))
+    content = b"".join(entry for _, entry in sorted(entries))
+    return str(write_object(partial(objects.write, ObjectType.TREE, content)))
 
 
 def _write_change(objects: pygit2.Odb, tree: str, parents: Iterable[str], message: str = "A change") -> str:
@@ -192,7 +195,8 @@ def _write_change(objects: pygit2.Odb, tree: str, parents: Iterable[str], messag
         f"{kind} {GIT_ENVIRONMENT[f'GIT_{kind.upper()}_NAME']} <{GIT_ENVIRONMENT[f'GIT_{kind.upper()}_EMAIL']}> {int(time.time())} +0000"
         for kind in ("author", "committer")
     ]
-    return str(objects.write(ObjectType.COMMIT, "\n".join([*lines, "", message.removesuffix("\n"), ""]).encode()))
+    content = "\n".join([*lines, "", message.removesuffix("\n"), ""]).encode()
+    return str(write_object(partial(objects.write, ObjectType.COMMIT, content)))
 
 
 def commit_to_branch(
@@ -209,10 +213,10 @@ def commit_to_branch(
         index.read_tree(parent.tree)
         for name, content in files.items():
             if content is not None:
-                index.add(pygit2.IndexEntry(name, repository.create_blob(content), FileMode.BLOB))
+                index.add(pygit2.IndexEntry(name, write_object(partial(repository.create_blob, content)), FileMode.BLOB))
             elif name in index:
                 index.remove(name)
-        oid = _write_change(repository.odb, str(index.write_tree(repository)), [str(parent.id)], message)
+        oid = _write_change(repository.odb, str(write_object(partial(index.write_tree, repository))), [str(parent.id)], message)
     finally:
         repository.free()
     git(path, "update-ref", f"refs/heads/{branch}", oid)
