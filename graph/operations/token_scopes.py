@@ -71,3 +71,17 @@ def require_scope(scopes: Scopes | None, *sufficient: TokenScope) -> None:
     if scopes is not None and scopes.isdisjoint(sufficient):
         needed = " or ".join(f"`{scope}`" for scope in sufficient)
         raise InsufficientScope(f"The access token lacks the scope {needed}.")
+
+
+def require_private_token(token: TokenIdentity | None, action: str) -> None:
+    """Raises InsufficientScope for an access token, whatever its scopes: the action gives rights that no scope includes.
+
+    `action` completes the message "An access token cannot …". `token` is None for callers with every right of the user.
+    """
+    if token is not None:
+        raise InsufficientScope(f"An access token cannot {action}. Use the private token.")
+
+
+def may_see_writing_tokens(token: TokenIdentity | None) -> bool:
+    """Whether the caller may read tokens of triggers and runners, which change something: an access token needs WRITE."""
+    return token is None or has_scope(token.scopes, TokenScope.WRITE)

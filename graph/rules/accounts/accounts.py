@@ -13,6 +13,7 @@ from graph.context import Context
 from graph.errors import Conflict, Forbidden, Invalid, NotFound, Taken, UserError, UserErrors
 from graph.events import payloads
 from graph.events.publisher import publish
+from graph.operations.token_scopes import require_private_token
 from graph.rules import settings, validation
 from graph.rules.notes import system_notes
 from graph.rules.states import USER_TRANSITIONS, UserTransition
@@ -166,6 +167,15 @@ async def create_account(context: Context, user: tables.User) -> tables.User:
     await issue_private_token(context, user)
     await publish(context, payloads.UserCreated, user)
     return user
+
+
+def require_credentials_changeable(context: Context, user: tables.User) -> None:
+    """Require that the caller may change what signs this user in. Raises InsufficientScope.
+
+    An access token may not change that of an administrator. Otherwise it would lead to every right, without its expiry.
+    """
+    if user.admin:
+        require_private_token(context.access_token, "change how an administrator signs in")
 
 
 async def issue_private_token(context: Context, user: tables.User) -> None:

@@ -29,7 +29,11 @@ class NewSignInLink:
 
 
 async def create_link(context: Context, user: tables.User, hours: int | None) -> NewSignInLink:
-    """Make a link for a user that `accounts.lock_user` returned; older links of the user become invalid. Raises Invalid, NotAllowed."""
+    """Make a link for a user that `accounts.lock_user` returned; older links of the user become invalid. Raises Invalid, NotAllowed.
+
+    Raises InsufficientScope for an access token and a user who is an administrator.
+    """
+    accounts.require_credentials_changeable(context, user)
     hours = DEFAULT_HOURS if hours is None else hours
     if not 1 <= hours <= MAX_HOURS:
         raise Invalid("expiresInHours", f"must be between 1 and {MAX_HOURS}")

@@ -5,14 +5,15 @@ import asyncio
 from sqlalchemy.exc import IntegrityError
 
 from graph.context import Context
-from graph.errors import Invalid, NotFound, Taken, UserError, UserErrors
+from graph.errors import InsufficientScope, Invalid, NotFound, Taken, UserError, UserErrors
 from graph.events import payloads
 from graph.events.publisher import publish
-from graph.operations.token_scopes import PUSH_SCOPES, require_scope
+from graph.operations.token_scopes import PUSH_SCOPES, TokenIdentity, has_scope, require_scope
 from graph.rules import validation
 from storage import tables
 from storage.database.errors import violated_unique_column
-from storage.tables.accounts import ssh_keys
+from storage.tables import TokenScope
+from storage.tables.accounts import ssh_keys, users
 from storage.tables.projects import deploy_keys
 
 KEY_TYPE_PREFIXES = ("ssh-", "ecdsa-")
@@ -46,10 +47,10 @@ def _compute_fingerprint(key: str) -> str | None:
 async def add_key(context: Context, user_id: int, title: str, key: str) -> tables.SshKey:
     """Add a key to a user. Raises UserErrors with every problem found, also when any user already has it.
 
-    Raises InsufficientScope for an access token that may not push, because the key may.
+    Raises InsufficientScope for an access token with fewer rights than the key.
     """
     if context.access_token is not None:
-        require_scope(context.access_token.scopes, *PUSH_SCOPES)
+        await _require_no_more_rights(context, context.access_token, user_id)
     problems: list[UserError] = []
     cleaned_title = cleaned_key = fingerprint = ""
     try:
@@ -77,6 +78,16 @@ async def add_key(context: Context, user_id: int, title: str, key: str) -> table
         raise taken_errors() from error
     await publish(context, payloads.KeyCreated, row)
     return row
+
+
+async def _require_no_more_rights(context: Context, caller: TokenIdentity, user_id: int) -> None:
+    """Raises InsufficientScope for an access token that may do less than the key: push, without an expiry, with all levels of its user."""
+    require_scope(caller.scopes, *PUSH_SCOPES)
+    if caller.expires_at is not None:
+        raise InsufficientScope("The access token expires, so it cannot add SSH keys, which do not.")
+    # Without ADMIN the viewer is no administrator, but the key's user may be one.
+    if not has_scope(caller.scopes, TokenScope.ADMIN) and await context.exists(users.is_administrator(user_id)):
+        require_scope(caller.scopes, TokenScope.ADMIN)
 
 
 async def lock_fingerprint(context: Context, fingerprint: str) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import Invalid, UserError
+from graph.operations.token_scopes import require_private_token
 from graph.rules import lookup, settings
 from graph.rules.accounts import accounts
 from storage import tables
@@ -16,12 +17,15 @@ UNVALIDATED_COLUMNS = ("confirmed", "two_factor_enabled", "theme_id", "color_sch
 
 Null leaves them unchanged.
 """
+SIGN_IN_COLUMNS = frozenset(("password_hash", "provider", "extern_uid"))
+"""Columns that decide how a user signs in. An address does not: it never finds the account of an administrator."""
 NON_NULL_COLUMNS = frozenset(("email", "password", "name", "username", "projects_limit", "admin", "can_create_group"))
 
 
 async def create_user(context: Context, values: Mapping[str, Any]) -> tables.User:
-    """Add a user with the values of `CreateUserInput`. Raises UserErrors, Invalid, Taken."""
+    """Add a user with the values of `CreateUserInput`. Raises InsufficientScope, UserErrors, Invalid, Taken."""
     columns = _validate_profile(values)
+    _require_grantable(context, columns)
     await hash_password(context, columns)
     await require_available(context, columns)
     return await open_account(context, columns, confirmed=values.get("confirm") is False)
@@ -30,7 +34,7 @@ async def create_user(context: Context, values: Mapping[str, Any]) -> tables.Use
 async def update_user(context: Context, find_id: Callable[[], int], values: Mapping[str, Any]) -> tables.User:
     """Change a user by the values of `UpdateUserInput` that were sent. `find_id` returns the id.
 
-    Raises NotFound, Forbidden, UserErrors, Invalid, Taken.
+    Raises NotFound, Forbidden, InsufficientScope, UserErrors, Invalid, Taken.
     """
     try:
         columns = _validate_profile(values)
@@ -41,6 +45,10 @@ async def update_user(context: Context, find_id: Callable[[], int], values: Mapp
         raise
     await hash_password(context, columns)
     user = await accounts.lock_user(context, find_id())
+    if not user.admin:
+        _require_grantable(context, columns)
+    elif columns.keys() & SIGN_IN_COLUMNS:
+        accounts.require_credentials_changeable(context, user)
     if columns.get("admin") is False and user.admin and user.id == context.viewer.id:
         raise Invalid("admin", "cannot be revoked from yourself")
     if columns.get("admin") is False or values.get("blocked_by_directory"):
@@ -88,6 +96,12 @@ async def open_account(context: Context, columns: dict[str, Any], *, confirmed: 
         columns["projects_limit"] = (await settings.load_settings(context)).default_projects_limit
     moment = context.now()
     return await accounts.create_account(context, tables.User(**columns, confirmed=confirmed, created_at=moment, updated_at=moment))
+
+
+def _require_grantable(context: Context, columns: Mapping[str, Any]) -> None:
+    """Raises InsufficientScope for an access token that would make an administrator, who signs in with every right."""
+    if columns.get("admin"):
+        require_private_token(context.access_token, "make a user an administrator")
 
 
 async def _replace_identity(context: Context, user: tables.User, old_provider: str | None) -> None:

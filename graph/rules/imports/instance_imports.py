@@ -12,6 +12,7 @@ from sqlmodel import col
 from graph.context import Context
 from graph.errors import Invalid, LimitExceeded, NotAllowed
 from graph.jobs.maintenance_wakeup import MaintenanceWork
+from graph.operations.token_scopes import require_private_token
 from graph.rules import settings, validation
 from graph.rules.accounts.accounts import GHOST_USERNAME
 from graph.rules.imports.item_kinds import MAX_ITEMS
@@ -35,7 +36,8 @@ def normalize_source(value: str) -> str:
 
 
 async def begin_import(context: Context, source: str, keeps_ids: bool) -> tables.InstanceImport:
-    """Begin the import of an instance, or continue it. Raises Invalid."""
+    """Begin the import of an instance, or continue it. Raises Invalid, InsufficientScope."""
+    _require_private_token(context)
     url = normalize_source(source)
     # The settings exist always: their lock serializes the beginnings of imports.
     await settings.lock_settings(context)
@@ -79,13 +81,19 @@ async def finish_import(context: Context, import_id: int) -> tables.InstanceImpo
 
 
 async def lock_running(context: Context, import_id: int) -> tables.InstanceImport:
-    """The running import, locked until the transaction ends. Raises Invalid, NotAllowed."""
+    """The running import, locked until the transaction ends. Raises Invalid, NotAllowed, InsufficientScope."""
+    _require_private_token(context)
     row = await context.first(instance_imports.for_update(import_id))
     if row is None:
         raise Invalid("importId", "is not the ID of an import")
     if row.state is not InstanceImportState.RUNNING:
         raise NotAllowed("importId", "The import is not running. Continue it with `beginImport`.")
     return row
+
+
+def _require_private_token(context: Context) -> None:
+    """Raises InsufficientScope for an access token, because an import writes private tokens, SSH keys and administrators."""
+    require_private_token(context.access_token, "import an instance")
 
 
 async def require_batch(context: Context, items: Sequence[Any]) -> None:

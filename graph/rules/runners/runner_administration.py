@@ -7,6 +7,7 @@ from typing import Any
 
 from graph.context import Context
 from graph.errors import Forbidden, Invalid, NotFound, Taken
+from graph.operations.token_scopes import may_see_writing_tokens
 from graph.rules import lookup, validation
 from graph.rules.builds import builds
 from graph.rules.permissions.policy import Action, can, filter_visible_projects, require
@@ -227,8 +228,10 @@ async def unassign_runner(context: Context, project: tables.Project, runner_id: 
 async def load_token(context: Context, runner: tables.Runner) -> str | None:
     """The token of a runner, for administrators and those who are masters of all projects that it serves; else None.
 
-    None too for one that was created before its token was stored, and if the key is lost.
+    None too for an access token without the scope WRITE, for a runner that was created before its token was stored, and if the key is lost.
     """
+    if not may_see_writing_tokens(context.access_token):
+        return None
     if not context.viewer.admin:
         served = await load_served_projects(context, runner)
         if not served or not all([await can(context, Action.ADMIN_RUNNER, project) for project in served]):

@@ -7,6 +7,7 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
+from graph.operations.token_scopes import require_private_token
 from graph.rules.accounts import accounts, password_sign_in, user_changes, user_deletion
 from graph.rules.permissions.policy import Action, require
 from graph.rules.states import UserTransition
@@ -89,11 +90,14 @@ class SignUpInput:
 
 
 async def _lock_token_owner(context: Context, input: ResetPrivateTokenInput) -> tables.User:
-    """The viewer, or the user that an administrator names, locked. Raises Forbidden, NotFound."""
+    """The viewer, or the user that an administrator names, locked. Raises Forbidden, InsufficientScope, NotFound."""
     if get_or(input.id, None) is None and get_or(input.database_id, None) is None:
+        require_private_token(context.access_token, "replace the private token of its user")
         return await accounts.lock_user(context, context.viewer.id)
     await require(context, Action.ADMIN_USERS)
-    return await accounts.lock_user(context, user_id_of(input))
+    user = await accounts.lock_user(context, user_id_of(input))
+    accounts.require_credentials_changeable(context, user)
+    return user
 
 
 @mutation(
@@ -153,7 +157,8 @@ async def unblock_user(info: Info, input: UnblockUserInput) -> tables.User:
     entity="user",
     returns=User,
     entity_description="The user; `privateToken` is visible to its owner.",
-    description="Replaces the private token of the viewer or, for administrators, of any user. The old token becomes invalid immediately.",
+    description="Replaces the private token of the viewer or, for administrators, of any user. The old token becomes invalid immediately."
+    " Not possible with an access token, except for an administrator who replaces that of a user who is none.",
 )
 async def reset_private_token(info: Info, input: ResetPrivateTokenInput) -> tables.User:
     user = await _lock_token_owner(info.context, input)

@@ -7,11 +7,13 @@ import strawberry
 
 from graph.context import Context, Info
 from graph.fields.mutations import mutation
+from graph.operations.token_scopes import may_see_writing_tokens, require_scope
 from graph.rules.permissions.policy import Action, can, require
 from graph.rules.runners import build_claims, runner_registration
 from graph.types.builds.runners import Runner
 from graph.types.inputs import find_project, get_or, optional, sent_values
 from storage import tables
+from storage.tables import TokenScope
 from storage.tables.builds.registration_tokens import INSTANCE_SCOPE
 
 if TYPE_CHECKING:
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 class SettingsRunnerRegistrationFields:
     """Fields of the settings about runner registration."""
 
-    @strawberry.field(description="Token to register shared runners.")
+    @strawberry.field(description="Token to register shared runners. An access token needs the scope WRITE.")
     async def runners_registration_token(self, info: Info) -> str:
+        if info.context.access_token is not None:
+            require_scope(info.context.access_token.scopes, TokenScope.WRITE)
         return await runner_registration.get_token(info.context, INSTANCE_SCOPE)
 
 
@@ -32,11 +36,12 @@ class ProjectRunnerRegistrationFields:
     """Fields of a project about runner registration."""
 
     @strawberry.field(
-        description="Token to register runners for the project; null if the viewer cannot change the settings of the project."
+        description="Token to register runners for the project; null if the viewer cannot change the settings of the project, and for an"
+        " access token without the scope WRITE."
     )
     async def runners_token(self, info: Info) -> str | None:
         project: Any = self
-        if not await can(info.context, Action.UPDATE_PROJECT, project):
+        if not may_see_writing_tokens(info.context.access_token) or not await can(info.context, Action.UPDATE_PROJECT, project):
             return None
         return await runner_registration.get_token(info.context, project.id)
 

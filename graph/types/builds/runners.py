@@ -80,7 +80,7 @@ class Runner(Node):
         tables.Runner.id,
         tables.Runner.sealed_token,
         description="Authentication token; null unless the viewer is a master of all projects of the runner, or an administrator. Null too"
-        " for a runner that was created before its token was stored.",
+        " for an access token without the scope WRITE, and for a runner that was created before its token was stored.",
     )
     async def token(self, info: Info) -> str | None:
         return await runner_administration.load_token(info.context, self)  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from graph.fields.declarations import column, computed, to_many, to_one
 from graph.fields.entities import Node, entity
 from graph.fields.keyset_listing import Order
 from graph.fields.mutations import mutation
+from graph.operations.token_scopes import may_see_writing_tokens
 from graph.rules import lookup
 from graph.rules.builds import variables
 from graph.rules.ci import triggers
@@ -36,8 +37,13 @@ class Trigger(Node):
         tables.Trigger.project_id, description="Project it belongs to."
     )
 
-    @computed(tables.Trigger.sealed_token, description="Token; null if the instance was restored without its key.")
+    @computed(
+        tables.Trigger.sealed_token,
+        description="Token; null for an access token without the scope WRITE, and if the instance was restored without its key.",
+    )
     def token(self, info: Info) -> str | None:
+        if not may_see_writing_tokens(info.context.access_token):
+            return None
         return triggers.decrypt_token(info.context, self)  # type: ignore[arg-type]
 
     @computed(tables.Trigger.project_id, description="Path of the triggers of the project in the v3 API.")

@@ -157,6 +157,71 @@ class TestScopes:
         sign_in = f'mutation {{ signIn(input: {{login: "{user.username}", password: "12345678"}}) {{ user {{ privateToken }} }} }}'
         assert await run(graph, token, sign_in) == {"signIn": {"user": {"privateToken": token_of(user)}}}
 
+    async def test_none_leads_to_the_rights_of_an_administrator(self, graph: Graph, make: DataFactory, moment: list[datetime]) -> None:
+        admin, other, user = await make.admin(), await make.admin(), await make.user()
+        everything = await make.access_token(admin, *TokenScope)
+        errors = "userErrors { code }"
+        new_user = 'username: "eve", email: "eve@example.com", name: "Eve", password: "12345678"'
+        forbidden = {
+            "own private token": f"mutation {{ resetPrivateToken(input: {{}}) {{ {errors} }} }}",
+            "private token": f"mutation {{ resetPrivateToken(input: {{databaseId: {other.id}}}) {{ {errors} }} }}",
+            "link": f"mutation {{ createSignInLink(input: {{databaseId: {admin.id}}}) {{ {errors} }} }}",
+            "password": f'mutation {{ updateUser(input: {{databaseId: {admin.id}, password: "12345678"}}) {{ {errors} }} }}',
+            "identity": f'mutation {{ updateUser(input: {{databaseId: {other.id}, externUid: "eve", provider: "o"}}) {{ {errors} }} }}',
+            "promotion": f"mutation {{ updateUser(input: {{databaseId: {user.id}, admin: true}}) {{ {errors} }} }}",
+            "new administrator": f"mutation {{ createUser(input: {{{new_user}, admin: true}}) {{ {errors} }} }}",
+            "import": f'mutation {{ beginImport(input: {{source: "https://old.example"}}) {{ {errors} }} }}',
+        }
+        allowed = {
+            "other's private token": f"mutation {{ resetPrivateToken(input: {{databaseId: {user.id}}}) {{ {errors} }} }}",
+            "other's link": f"mutation {{ createSignInLink(input: {{databaseId: {user.id}}}) {{ {errors} }} }}",
+            "other's password": f'mutation {{ updateUser(input: {{databaseId: {user.id}, password: "12345678"}}) {{ {errors} }} }}',
+            "administrator's name": f'mutation {{ updateUser(input: {{databaseId: {other.id}, name: "A", admin: true}}) {{ {errors} }} }}',
+            "new user": f"mutation {{ createUser(input: {{{new_user}}}) {{ {errors} }} }}",
+        }
+        assert {name: await run(graph, everything, query) for name, query in forbidden.items()} == dict.fromkeys(
+            forbidden, "INSUFFICIENT_SCOPE"
+        )
+        assert [value for query in allowed.values() for value in (await run(graph, everything, query)).values()] == [
+            {"userErrors": []}
+        ] * len(allowed)
+        assert (await run(graph, token_of(admin), VIEWER))["viewer"]["privateToken"] == token_of(admin)
+
+    async def test_ssh_keys_have_no_more_rights_than_the_token(self, graph: Graph, make: DataFactory, moment: list[datetime]) -> None:
+        admin, user = await make.admin(), await make.user()
+        expires = moment[0] + timedelta(hours=1)
+        for owner, scopes, expires_at, expected in (
+            (user, (WRITE, GIT), None, "ok"),
+            (user, (WRITE, GIT), expires, "INSUFFICIENT_SCOPE"),
+            (admin, (WRITE, GIT), None, "INSUFFICIENT_SCOPE"),
+            (admin, (WRITE, GIT, ADMIN), None, "ok"),
+        ):
+            found = await run(graph, await make.access_token(owner, *scopes, expires_at=expires_at), ADD_KEY)
+            assert (found if isinstance(found, str) else "ok") == expected, (scopes, expires_at)
+
+    async def test_tokens_that_change_something_need_write(self, graph: Graph, ask: Ask, make: DataFactory) -> None:
+        admin = await make.admin()
+        project = await make.project(owner=admin)
+        added = f'mutation {{ createTrigger(input: {{projectPath: "{project.id}"}}) {{ trigger {{ token }} }} }}'
+        token = (await ask.data(added, admin))["createTrigger"]["trigger"]["token"]
+        runner = await make.runner(project)
+        query = f'{{ project(path: "{project.id}") {{ runnersToken triggers {{ nodes {{ token }} }} }} runners {{ nodes {{ token }} }} }}'
+        shared = "{ settings { runnersRegistrationToken } }"
+
+        async def read(*scopes: TokenScope) -> Any:
+            value = await make.access_token(admin, *scopes)
+            found = await run(graph, value, query)
+            of_project = found["project"]
+            tokens = [
+                of_project["runnersToken"],
+                *(node["token"] for node in (*of_project["triggers"]["nodes"], *found["runners"]["nodes"])),
+            ]
+            return tokens, await run(graph, value, shared)
+
+        assert await read(READ, ADMIN) == ([None, None, None], "INSUFFICIENT_SCOPE")
+        tokens, settings = await read(WRITE, ADMIN)
+        assert tokens[1:] == [token, make.runner_token(runner)] and tokens[0] and settings["settings"]["runnersRegistrationToken"]
+
     def test_identities_of_different_rights_share_no_answers(self) -> None:
         scopes = (None, frozenset((READ,)), frozenset((READ, ADMIN)))
         assert len({ViewerIdentity.of_scopes(1, True, True, each) for each in scopes}) == 3
