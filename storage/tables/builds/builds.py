@@ -60,6 +60,8 @@ class Build(Row, table=True):
         Index("ix_builds_user_id_id_project_id", "user_id", "id", "project_id", "status", "current_id"),
         # Partial, because otherwise SQLite would prefer this index for all queries of current builds.
         Index("ix_builds_current_id", "current_id", "attempt", **partial_index("current_id IS NOT NULL")),
+        # Almost no build is erased. The deletion of a user looks for the builds that the user erased.
+        Index("ix_builds_erased_by_id", "erased_by_id", **partial_index("erased_by_id IS NOT NULL")),
         Index("ix_builds_queue_id", "queue", "id", **partial_index(_WAITING)),
         Index("ix_builds_project_id_queue_id", "project_id", "queue", "id", **partial_index(_WAITING)),
         Index("ix_builds_lease_until", "lease_until", **partial_index("status = 'running' AND lease_until IS NOT NULL")),

@@ -33,7 +33,7 @@ class Runner(TimestampedRow, table=True):
     shared: bool = False
     tags: list[str] = Field(default_factory=list, sa_type=JSON, nullable=False)
     run_untagged: bool = True
-    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True)
+    creator_id: int | None = foreign_key("users.id", on_delete="SET NULL", optional=True, index=True)
     name: str | None = Field(default=None, max_length=255)
     version: str | None = Field(default=None, max_length=255)
     revision: str | None = Field(default=None, max_length=255)

@@ -22,7 +22,7 @@ class MergeRequestImport(TimestampedRow, table=True):
     __table_args__: Any = (UniqueConstraint("project_id"), {"sqlite_autoincrement": True})
 
     project_id: int = foreign_key("projects.id")
-    user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL")
+    user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL", index=True)
     state: ImportState = Field(default=ImportState.QUEUED, sa_type=enum_type(ImportState))
     tip_oid: str | None = Field(default=None, max_length=64)
     total: int | None = None

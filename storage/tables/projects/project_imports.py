@@ -21,7 +21,7 @@ class ProjectImport(TimestampedRow, table=True):
     __table_args__: Any = (UniqueConstraint("project_id"), {"sqlite_autoincrement": True})
 
     project_id: int = foreign_key("projects.id")
-    user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL")
+    user_id: int | None = foreign_key("users.id", optional=True, on_delete="SET NULL", index=True)
     url: str = Field(max_length=MAX_URL_LENGTH)
     sealed_credentials: str | None = encrypted_text(optional=True)
     state: ImportState = Field(default=ImportState.QUEUED, sa_type=enum_type(ImportState))
