@@ -106,6 +106,20 @@ class FailureLimiter:
         return len(self._histories)
 
 
+def name_login(account: int | str | None, login: str) -> str:
+    """The name by which a limiter counts failures of this login, of an account or an entry of the directory if there is one.
+
+    However it is spelled, an account has one count for its username and one for its address: with a common one, ten failures with the
+    username would show which address belongs to it, because that one would be throttled too.
+
+    >>> name_login(7, "Ada"), name_login(7, "ada@example.org"), name_login(None, " Nobody ")
+    ('7 by name', '7 by address', 'nobody')
+    """
+    if account is None:
+        return login.strip().lower()
+    return f"{account} by {'address' if '@' in login else 'name'}"
+
+
 def hash_name(name: int | str) -> str:
     """Returns 128 bits in hexadecimal. Logins are hashed, because a mistyped one may be a password."""
     return hashlib.blake2b(repr(name).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -6,6 +6,7 @@ from typing import Any
 from graph.context import Context
 from graph.errors import Forbidden, Invalid
 from graph.rules.accounts import accounts
+from graph.rules.accounts.failure_limiter import name_login
 from storage import tables
 
 NO_PASSWORD = "This account has no password: it signs in elsewhere, or with a token."  # noqa: S105 - a message
@@ -35,7 +36,7 @@ async def change_password(context: Context, current_password: str, password: str
         found = await reader.rows_by_id(tables.User).get(context.viewer.id)
     if found is None or found.password_hash is None:
         raise Forbidden(NO_PASSWORD)
-    async with context.services.sign_in_failures.attempt(found.id) as record_failure:
+    async with context.services.sign_in_failures.attempt(name_login(found.id, found.username)) as record_failure:
         is_correct = len(current_password) <= accounts.MAX_PASSWORD_LENGTH
         if not (is_correct and await context.services.passwords.verify(found.password_hash, current_password)):
             record_failure()

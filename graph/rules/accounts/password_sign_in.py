@@ -7,6 +7,7 @@ from graph.context import Context
 from graph.errors import Forbidden, Unauthenticated, Unavailable
 from graph.rules import settings
 from graph.rules.accounts import accounts, user_changes
+from graph.rules.accounts.failure_limiter import name_login
 from graph.rules.external_accounts import directory_sign_in, external_accounts
 from storage import tables
 from storage.tables import UserState
@@ -22,11 +23,11 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
     The password of the account itself is tried first, and then the directory, if there is one: accounts of people in the directory have no
     other password, except for administrators. So these can sign in while the directory is down, and no directory decides about others.
 
-    Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, LimitExceeded after ten failures in a
-    minute, and Unavailable if the directory cannot be reached. When password sign-in is disabled, administrators can still sign in, so that
-    no setting locks everyone out of an instance; so can people in the directory. Without a directory every other attempt raises the same
-    Forbidden, even with the correct password. The password is verified before the transaction takes the write lock, because hashing takes
-    long enough to delay every writer.
+    Raises the same Unauthenticated for an unknown login, a wrong password and a blocked user, LimitExceeded after ten failures of the
+    login in a minute, and Unavailable if the directory cannot be reached. When password sign-in is disabled, administrators can still sign
+    in, so that no setting locks everyone out of an instance; so can people in the directory. Without a directory every other attempt raises
+    the same Forbidden, even with the correct password. The password is verified before the transaction takes the write lock, because
+    hashing takes long enough to delay every writer.
     """
     directory = context.services.directory
     async with context.read_only() as reader:
@@ -37,9 +38,7 @@ async def sign_in(context: Context, login: str, password: str) -> tables.User:
         found = await reader.first(users.by_login(login))
         is_managed = found is not None and await _is_managed(reader, found)
     own_hash = found.password_hash if found is not None and (found.admin or not is_managed) else None
-    # One count per account, whether the login is the username or the email address.
-    attempt_key = found.id if found is not None else login.strip().lower()
-    async with context.services.sign_in_failures.attempt(attempt_key) as record_failure:
+    async with context.services.sign_in_failures.attempt(name_login(found.id if found is not None else None, login)) as record_failure:
         is_correct = await context.services.passwords.verify(own_hash, password)
         if not is_correct and directory is not None:
             try:

@@ -8,6 +8,7 @@ import structlog
 from graph.context import Services
 from graph.errors import Unavailable
 from graph.identity_providers.people import ExternalPerson, IdentityProviderUnavailable
+from graph.rules.accounts.failure_limiter import name_login
 
 if TYPE_CHECKING:
     # The library is imported only where it is configured.
@@ -27,9 +28,8 @@ async def authenticate(services: Services, directory: "LdapDirectory", login: st
     """
     try:
         found = await directory.find(login)
-        async with services.sign_in_failures.attempt(
-            f"directory {found.dn if found is not None else login.strip().lower()}"
-        ) as record_failure:
+        name = name_login(f"directory {found.dn}", login) if found is not None else f"directory {login.strip().lower()}"
+        async with services.sign_in_failures.attempt(name) as record_failure:
             if not await directory.verify(found, password) or found is None or not found.person.is_active:
                 record_failure()
                 return None

@@ -157,6 +157,8 @@ class TestPasswords:
         codes = [errors_of(await ask(SIGN_IN, login=f"ada{' ' * number}l", password="wrong"))[0] for number in range(1, 12)]
         assert codes == ["UNAUTHENTICATED"] * 10 + ["LIMIT_EXCEEDED"]
         assert errors_of(await ask(SIGN_IN, login="ada l", password=PASSWORD)) == ["LIMIT_EXCEEDED"]
+        # Else the limit would show whose address it is.
+        assert errors_of(await ask(SIGN_IN, login="ada@example.org", password="wrong")) == ["UNAUTHENTICATED"]
 
     async def test_of_a_directory_account_are_those_of_the_directory(
         self, ask: Ask, make: DataFactory, ldap: LdapServer, services: Services
