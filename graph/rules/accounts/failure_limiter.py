@@ -109,7 +109,7 @@ class FailureLimiter:
 def name_login(account: int | str | None, login: str) -> str:
     """The name by which a limiter counts failures of this login, of an account or an entry of the directory if there is one.
 
-    However it is spelled, an account has one count for its username and one for its address: with a common one, ten failures with the
+    However a login is written, an account has one count for its username and one for its address: with a common one, ten failures with the
     username would show which address belongs to it, because that one would be throttled too.
 
     >>> name_login(7, "Ada"), name_login(7, "ada@example.org"), name_login(None, " Nobody ")
