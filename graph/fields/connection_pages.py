@@ -1,7 +1,7 @@
 """Pages of connections: their arguments, and what a page shows."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from graph.errors import BadRequest, LimitExceeded
@@ -58,10 +58,6 @@ class ConnectionPage:
     boundary_rows: tuple[Any, Any] | None = None
     """The first and the last row of the page, if they are not in `nodes`."""
 
-    def with_nodes(self, nodes: Sequence[Any]) -> "ConnectionPage":
-        """Returns the page with fewer nodes but the same boundaries, so that the adjacent pages join."""
-        return replace(self, nodes=nodes, boundary_rows=self.boundary_rows or ((self.nodes[0], self.nodes[-1]) if self.nodes else None))
-
     @property
     def edges(self) -> list[Edge[Any]]:
         return [Edge(cursor=self.cursor(node), node=node) for node in self.nodes]
@@ -96,14 +92,6 @@ def make_page(
         cursor=cursor,
         count=count,
     )
-
-
-async def filter_pages(
-    pages: dict[int, ConnectionPage], filter_visible: Callable[[list[Any]], Awaitable[list[Any]]]
-) -> dict[int, ConnectionPage]:
-    """Returns the pages with only the rows that `filter_visible`, called once for all, returns; the counts do not change."""
-    visible_ids = {row.id for row in await filter_visible([row for page in pages.values() for row in page.nodes])}
-    return {key: page.with_nodes([row for row in page.nodes if row.id in visible_ids]) for key, page in pages.items()}
 
 
 def count_from_page(window: Window, rows: Sequence[Any]) -> int | None:

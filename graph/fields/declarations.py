@@ -14,7 +14,7 @@ import strawberry
 from sqlalchemy import ColumnElement
 
 from graph.context import Context, StaticSettings
-from graph.fields.connection_pages import MAX_FIRST, Window, filter_pages
+from graph.fields.connection_pages import MAX_FIRST, Window
 from graph.fields.connections import OrderDirection
 from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.metadata import facts
@@ -87,7 +87,6 @@ class ToMany:
 
     listing: KeysetListing
     action: Action | None
-    filter_visible: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None
     default_filter: Callable[[], Any] | None = None
     key_attribute: str = "id"
     extra_conditions: Mapping[str, Callable[[Any], list[Any]]] = dataclasses.field(default_factory=dict, hash=False)
@@ -179,7 +178,6 @@ def to_many(
     filter: type | None = None,
     ordering: type | None = None,
     action: Action | None = None,
-    filter_visible: Callable[[Context, list[Any]], Awaitable[list[Any]]] | None = None,
     default_filter: Callable[[], Any] | None = None,
     key_attribute: str = "id",
     extra_arguments: dict[str, tuple[Any, Callable[[Any], list[Any]]]] | None = None,
@@ -194,7 +192,6 @@ def to_many(
     parent. `ordering`: an input type whose `order()` returns an Order; its optional `conditions()` exclude rows that the order does not
     contain. `default_filter`: makes the filter if the argument is missing. `extra_arguments`: further arguments by name, each with its type
     and a function that returns the SQL conditions of a value; null is no condition. `action`: required of the viewer on each parent.
-    `filter_visible`: returns the rows of all pages of a level that the viewer is allowed to see; the others are left out.
     `counted`: the counters of the list, if this row is a project; the filter's `counters()` returns its conditions on them, or None if they
     do not give the number of matching rows. `viewer_conditions`: as those of `ToMany`. `association`: the table of the rows, a table that
     associates them with this row, of which `key` is a column then, and the condition by which the two are joined.
@@ -211,7 +208,6 @@ def to_many(
             association=association[1:] if association is not None else None,
         ),
         action,
-        filter_visible,
         default_filter,
         key_attribute,
         extra_conditions,
@@ -226,8 +222,7 @@ def to_many(
         async def fetch(keys: list[Any]) -> dict[Any, Any]:
             # Once for all objects of a level, because compiling the conditions costs more than reading a page.
             viewer = SQL_VIEWER if viewer_conditions is None else SqlViewer(context.viewer.id, context.viewer.admin)
-            pages = await declared.filtered_listing(arguments, viewer).pages(context, window, keys)
-            return pages if filter_visible is None else await filter_pages(pages, lambda rows: filter_visible(context, rows))
+            return await declared.filtered_listing(arguments, viewer).pages(context, window, keys)
 
         return await context.loader((declared, repr(arguments)), fetch).get(getattr(root, key_attribute))
 

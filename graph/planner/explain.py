@@ -288,8 +288,6 @@ def resolver_reason(step: ResolverStep) -> str:
     graphql_field = step.parent_type.fields[step.nodes[0].name.value]
     declared, metadata = declaration_of(graphql_field), metadata_of(graphql_field)
     if isinstance(declared, ToMany):
-        if declared.filter_visible is not None:
-            return "the list is filtered by visibility in Python (filter_visible=)"
         return "the rows of the list are not of the table that the field declares"
     if isinstance(declared, ProjectLookup):
         return "several projects are looked up side by side; one loader finds them together"

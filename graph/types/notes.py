@@ -143,9 +143,8 @@ def _notes_field(key: Any) -> Any:
         key,
         order_by=Order(tables.Note.id),
         action=Action.READ_NOTE,
-        filter_visible=system_notes.filter_visible,
-        description="Notes, oldest first. Notes that refer to a commit, an issue or a merge request that the viewer cannot see are"
-        " counted, but not returned.",
+        viewer_conditions=lambda arguments, viewer: system_notes.visible_conditions(viewer),
+        description="Notes, oldest first, without those that refer to a commit, an issue or a merge request that the viewer cannot see.",
     )
 
 

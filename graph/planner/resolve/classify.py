@@ -182,7 +182,7 @@ def _kind_of(field: GraphQLField) -> FieldKind:
             return RelationKind(declared)
         case ProjectLookup():
             return ProjectKind()
-        case ToMany() as declared if declared.filter_visible is None and _node_table(inner) is declared.listing.table:
+        case ToMany() as declared if _node_table(inner) is declared.listing.table:
             return PageKind(declared)
         case ByNumber() as declared if table_of(inner) is declared.table:
             return RowByNumberKind(declared)

@@ -10,14 +10,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import ColumnElement, or_
+from sqlmodel import col
+
 from graph.context import Context
 from graph.events.payloads import full_path, get_existing
 from graph.rules.notes import mentions
 from graph.rules.notes.mentions import Mention, MentionTarget, kind_of, parse_mentions
 from graph.rules.permissions.policy import Action, can, filter_visible_projects, load_project_of
+from graph.rules.permissions.policy_conditions import any_allowed
+from graph.rules.permissions.sql_policy import SqlViewer
 from graph.rules.snapshots import IssueSnapshot, MergeRequestSnapshot
 from storage import tables
 from storage.tables import IssueState, MergeRequestState
+from storage.tables.accounts import access_conditions
 from storage.tables.issues import notes
 
 _MILESTONE_LINK = re.compile(r"\]\((?:https?://[^()\s]*)?(/[^/()\s]+/[^/()\s]+/milestones/[0-9]+)\)\Z")
@@ -130,6 +136,14 @@ async def filter_visible(context: Context, notes: Iterable[tables.Note]) -> list
     return [
         note for note in notes if note.source_project_id is None or (note.source_project_id, (note.source or "").partition(":")[0]) in shown
     ]
+
+
+def visible_conditions(viewer: SqlViewer) -> list[ColumnElement[bool]]:
+    """The SQL conditions on `Note` under which the viewer, whose `is_admin` is a constant, may see its source, if it has one."""
+    note = tables.Note
+    conditions = {action: col(note.source).startswith(f"{kind}:") for kind, action in SOURCE_READ_ACTIONS.items()}
+    is_readable = any_allowed(conditions, viewer.id, is_admin=viewer.is_admin)
+    return [or_(col(note.source_project_id).is_(None), access_conditions.in_projects(note.source_project_id, is_readable))]
 
 
 def format_status(state: IssueState | MergeRequestState, closed_by: str | None = None) -> str:

@@ -91,7 +91,7 @@ class ReviewThread(Node):
         tables.Note.thread_id,
         order_by=Order(tables.Note.id),
         action=Action.READ_NOTE,
-        filter_visible=system_notes.filter_visible,
+        viewer_conditions=lambda arguments, viewer: system_notes.visible_conditions(viewer),
         description="Its notes, oldest first.",
     )
 

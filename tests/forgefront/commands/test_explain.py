@@ -12,7 +12,7 @@ from tests.forgefront.support.cli_runner import CommandRunner
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 
 ISSUES = """query ($path: String!) { project(path: $path) { issues(first: 20) { totalCount
-    nodes { iid webUrl author { username } notes(first: 2) { nodes { body } } } } } }"""
+    nodes { iid webUrl viewerCan { update } author { username } notes(first: 2) { nodes { body } } } } } }"""
 VARIABLES = '{"path": "acme/web"}'
 
 
@@ -42,8 +42,8 @@ class TestPlan:
 
     def test_says_why_a_resolver_computes_a_field(self) -> None:
         printed = run(ISSUES, "--variables", VARIABLES)
-        assert "notes (Issue.notes): resolver" in printed
-        assert "why: the list is filtered by visibility in Python (filter_visible=)" in printed
+        assert "viewerCan (Issue.viewerCan): resolver" in printed
+        assert "why: it is computed in Python; the field declares no columns (column, to_one, to_many, from_columns=)" in printed
         assert "webUrl (Issue.webUrl): batch resolver" in printed
 
     def test_joins_a_page_to_the_project_on_postgresql(self) -> None:
@@ -73,7 +73,7 @@ class TestPlan:
         explained = cli.json("explain", ISSUES, "--variables", VARIABLES)
         nodes = nodes_by_key(explained["nodes"])
         assert nodes["issues"]["statements"][0]["sql"].startswith("SELECT")
-        assert nodes["notes"]["reason"]
+        assert nodes["viewerCan"]["reason"]
         assert "milliseconds" not in nodes["issues"]
 
 

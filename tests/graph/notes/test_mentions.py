@@ -178,7 +178,7 @@ class TestVisibility:
         assert await forge.notes(target, bob) == reported[:2]
         assert await forge.notes(target, eve) == []
         data = await forge.ask.data(NOTES, eve, path=str(public.id), iid=1)
-        assert data["project"]["mergeRequest"]["notes"]["totalCount"] == 3
+        assert data["project"]["mergeRequest"]["notes"]["totalCount"] == 0
 
         secret.merge_requests_enabled = False
         await make.save(secret)

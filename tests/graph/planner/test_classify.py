@@ -53,7 +53,7 @@ def all_fields() -> Iterator[tuple[str, CollectedField]]:
         ("Project.tagList", StringListKind),
         ("Project.issues", PageKind),
         ("Project.issue", RowByNumberKind),
-        ("Issue.notes", StepKind),
+        ("Issue.notes", PageKind),
         ("Query.viewer", StepKind),
         ("Mutation.updateIssue", StepKind),
     ],
@@ -74,7 +74,7 @@ def test_every_declared_relation_has_a_loader() -> None:
             assert isinstance(classify(collected), RelationKind), path
 
 
-def test_all_kinds_occur_and_declared_lists_are_pages_unless_python_filters_them() -> None:
+def test_all_kinds_occur_and_declared_lists_are_pages() -> None:
     kinds = Counter(type(classify(collected)) for _, collected in all_fields())
     leaves = {ColumnKind, StringListKind, GlobalIdKind, ComputedKind}
     rows = {RelationKind, FromRowKind, IndexedKind, ProjectKind, PageKind, RowByNumberKind}
@@ -82,6 +82,6 @@ def test_all_kinds_occur_and_declared_lists_are_pages_unless_python_filters_them
     for path, collected in all_fields():
         declared = declaration_of(collected.field)
         if isinstance(declared, ToMany):
-            assert isinstance(classify(collected), PageKind) is (declared.filter_visible is None), path
+            assert isinstance(classify(collected), PageKind), path
         elif isinstance(declared, ByNumber | ProjectLookup):
             assert not isinstance(classify(collected), StepKind), path
