@@ -52,10 +52,10 @@ class PushedMoves:
 
 @dataclass(frozen=True, slots=True)
 class RepositoryGrant:
-    """Grants a caller access to the repository at `path`; `viewer_id` is None for an anonymous caller.
+    """Grants a caller access to the repository at `path`; `viewer_id` is None for a caller who is no user.
 
     `scopes` are those of the caller's access token. `version` is that of the refs when access was granted. `moves` are those that
-    `finish_push` has to finish.
+    `finish_push` has to finish. `caller_project_id` is the project whose build or deploy key the caller is.
     """
 
     project_id: int
@@ -64,6 +64,14 @@ class RepositoryGrant:
     scopes: Scopes | None = None
     version: int | None = None
     moves: list[PushedMoves] = field(default_factory=list, compare=False)
+    caller_project_id: int | None = None
+
+    @property
+    def requester(self) -> str:
+        """Who shares the processes of git with others: all anonymous callers together, because one may have many addresses."""
+        if self.viewer_id is not None:
+            return f"user {self.viewer_id}"
+        return "anonymous" if self.caller_project_id is None else f"project {self.caller_project_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +268,9 @@ class GitAccess:
                     )
             return await self._grant(project, viewer, scopes)
 
-    async def _grant(self, project: tables.Project, viewer: tables.User | None, scopes: Scopes | None = None) -> RepositoryGrant:
+    async def _grant(
+        self, project: tables.Project, viewer: tables.User | None, scopes: Scopes | None = None, *, caller_project_id: int | None = None
+    ) -> RepositoryGrant:
         """The grant, after git's files show the current refs. Raises Unavailable."""
         version = project.refs_version
         try:
@@ -268,7 +278,7 @@ class GitAccess:
         except PacksUnavailable as error:
             raise _unreadable(project.id, error) from error
         path = self._services.repositories.path_of(project.id)
-        return RepositoryGrant(project.id, path, viewer.id if viewer else None, scopes, version)
+        return RepositoryGrant(project.id, path, viewer.id if viewer else None, scopes, version, caller_project_id=caller_project_id)
 
     async def _authorize_runner(self, context: Context, path: str, token: str, action: Action) -> RepositoryGrant:
         """Authorizes a build's token: while the build is running it can fetch from its project, and, for submodules, from public ones."""
@@ -278,12 +288,13 @@ class GitAccess:
         project = await context.rows_by_id(tables.Project).get(runner_identity.build.project_id)
         if project is None or (await full_path(context, project)).lower() != path.lower():
             try:
-                return await self._grant(await self._find_public_project(context, path, action), None)
+                public = await self._find_public_project(context, path, action)
+                return await self._grant(public, None, caller_project_id=runner_identity.build.project_id)
             except Unauthenticated:
                 raise NotFound("Project") from None
         if action is not Action.READ_CODE:
             raise Forbidden("A build's token can fetch, but not push.")
-        return await self._grant(project, None)
+        return await self._grant(project, None, caller_project_id=project.id)
 
     async def _authorize_deploy_key(self, session: DatabaseSession, path: str, key: PublicKey, action: Action) -> RepositoryGrant:
         """Authorizes a key that is no active user's: a deploy key can only fetch, from its projects."""
@@ -296,7 +307,7 @@ class GitAccess:
             raise NotFound("Project")
         if action is not Action.READ_CODE:
             raise Forbidden("A deploy key can fetch, but not push.")
-        return await self._grant(project, None)
+        return await self._grant(project, None, caller_project_id=project.id)
 
     async def _find_public_project(self, context: Context, path: str, action: Action) -> tables.Project:
         try:

@@ -115,7 +115,7 @@ class GitHttpEndpoint:
         if "version=2" not in protocol.split(":"):
             response.prefix = encode_packet(f"# service={service}\n".encode()) + FLUSH_PACKET
         async with self._access.open(grant) as path:
-            await self._transport.advertise(service, path, response.write, protocol=protocol)
+            await self._transport.advertise(service, path, response.write, protocol=protocol, requester=grant.requester)
         await response.end()
 
     async def _serve_pack(self, scope: Scope, project: str, service: GitService, receive: Receive, response: "_StreamedResponse") -> None:
@@ -129,7 +129,10 @@ class GitHttpEndpoint:
         response.headers = {"Content-Type": f"application/x-{service}-result", **_NO_CACHE_HEADERS}
         if service is GitService.UPLOAD:
             async with self._access.open(grant) as path:
-                fetch = self._transport.upload_pack(path, limit_fetch_body(incoming), response.write, protocol=_git_protocol_header(scope))
+                protocol = _git_protocol_header(scope)
+                fetch = self._transport.upload_pack(
+                    path, limit_fetch_body(incoming), response.write, protocol=protocol, requester=grant.requester
+                )
                 await _cancel_on_disconnect(asyncio.create_task(fetch), body)
             await response.end()
             return
@@ -149,7 +152,9 @@ class GitHttpEndpoint:
         async with self._access.open(grant) as path:
             try:
                 reserve = partial(self._access.reserve, grant)
-                await self._transport.receive_pack(path, incoming, response.write, authorize, move, reserve=reserve)
+                await self._transport.receive_pack(
+                    path, incoming, response.write, authorize, move, reserve=reserve, requester=grant.requester
+                )
                 await response.end()
             finally:
                 await self._access.finish_push(grant)

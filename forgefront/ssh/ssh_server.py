@@ -236,7 +236,9 @@ class GitSshServer:
             grant = await self.access.authorize_fetch(git_command.project, key, request_id)
             incoming = limit_fetch_body(session.read_incoming(accepts_disconnect=False))
             async with self.access.open(grant) as path:
-                await self.transport.upload_pack(path, incoming, session.write, protocol=session.protocol, stateless=False)
+                await self.transport.upload_pack(
+                    path, incoming, session.write, protocol=session.protocol, stateless=False, requester=grant.requester
+                )
             return
         grant = await self.access.authorize_push(git_command.project, key, request_id)
 
@@ -252,7 +254,9 @@ class GitSshServer:
             try:
                 session.begin_transfer()
                 reserve = partial(self.access.reserve, grant)
-                await self.transport.receive_pack(path, incoming, session.write, authorize, move, reserve=reserve, stateless=False)
+                await self.transport.receive_pack(
+                    path, incoming, session.write, authorize, move, reserve=reserve, stateless=False, requester=grant.requester
+                )
             finally:
                 await self.access.finish_push(grant)
 

@@ -31,10 +31,11 @@ class CommitArchive:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """A served file with an archive, whose size is not known before its end."""
+    """A served file with an archive for a user, whose size is not known before its end."""
 
     services: Services
     archive: CommitArchive
+    viewer_id: int
     size: None = None
 
     @property
@@ -51,7 +52,7 @@ class ArchiveFile:
         prefix = archive.name.removesuffix(f".{archive.format}")
         try:
             async with (
-                self.services.archive_limiter.slot(),
+                self.services.archive_limiter.slot(f"user {self.viewer_id}"),
                 repositories.use(archive.project_id) as path,
                 stream_archive(path, archive.commit_oid, archive.format, prefix) as chunks,
                 end_slow_reader(self.services.archive_limiter, await read_first(chunks)) as watched_chunks,
@@ -75,7 +76,7 @@ async def get_archive(context: Context, project: tables.Project, ref: str | None
 def offer_archive(context: Context, archive: CommitArchive) -> str:
     """Register the archive for download; returns the handle under which the endpoint finds its bytes."""
     handle = f"archive {archive.project_id} {archive.name}"
-    context.files[handle] = ArchiveFile(context.services, archive)
+    context.files[handle] = ArchiveFile(context.services, archive, context.viewer.id)
     return handle
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncGenerator, AsyncIterator
 
 from storage.git.protocol.push_gate import PushGate
@@ -24,34 +24,78 @@ class ClientTooSlow(OSError):
 
 
 class FairLimiter:
-    """Allows at most `limit` concurrent users; others wait in a fair queue."""
+    """Allows at most `limit` concurrent users; others wait in a fair queue.
+
+    A requester holds at most three quarters of the slots, and at most all but one, so that a slow one leaves some to others.
+    """
 
     def __init__(self, limit: int, *, max_waiting: int, seconds: float) -> None:
-        self._semaphore = asyncio.Semaphore(limit)
+        self._limit = limit
+        self._max_per_requester = max(limit - max(limit // 4, 1), 1)
         self._max_waiting = max_waiting
         self._seconds = seconds
+        self._queue: deque[tuple[str | None, asyncio.Future[None]]] = deque()
+        self._running_of: Counter[str] = Counter()
         self.waiting = 0
         self.running = 0
 
     @contextlib.asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Acquires a slot for the block. Raises TransportBusy."""
+    async def slot(self, requester: str | None = None) -> AsyncIterator[None]:
+        """Acquires a slot for the block. A requester who is None may hold all. Raises TransportBusy."""
         if self.waiting >= self._max_waiting:
             raise TransportBusy
-        self.waiting += 1
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._semaphore.acquire()
-        except TimeoutError as error:
-            raise TransportBusy from error
-        finally:
-            self.waiting -= 1
-        self.running += 1
+        if self._may_begin(requester):
+            self._begin(requester)
+        else:
+            await self._wait(requester)
         try:
             yield
         finally:
-            self.running -= 1
-            self._semaphore.release()
+            self._end(requester)
+
+    def _may_begin(self, requester: str | None) -> bool:
+        # Those who wait although a slot is free have all that they may hold, so nobody is overtaken who could begin.
+        return self.running < self._limit and (requester is None or self._running_of[requester] < self._max_per_requester)
+
+    def _begin(self, requester: str | None) -> None:
+        self.running += 1
+        if requester is not None:
+            self._running_of[requester] += 1
+
+    def _end(self, requester: str | None) -> None:
+        self.running -= 1
+        if requester is not None:
+            self._running_of[requester] -= 1
+            if not self._running_of[requester]:
+                del self._running_of[requester]
+        for entry in [*self._queue]:
+            if self.running == self._limit:
+                break
+            next_requester, turn = entry
+            if not turn.done() and self._may_begin(next_requester):
+                self._queue.remove(entry)
+                self._begin(next_requester)
+                turn.set_result(None)
+
+    async def _wait(self, requester: str | None) -> None:
+        """Waits until the requester has begun. Raises TransportBusy."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = requester, turn
+        self._queue.append(entry)
+        self.waiting += 1
+        try:
+            async with asyncio.timeout(self._seconds):
+                await turn
+        except BaseException as error:
+            if entry in self._queue:
+                self._queue.remove(entry)
+            else:
+                self._end(requester)
+            if isinstance(error, TimeoutError):
+                raise TransportBusy from error
+            raise
+        finally:
+            self.waiting -= 1
 
 
 class SlowClientWatchdog:

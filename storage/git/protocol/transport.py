@@ -118,14 +118,16 @@ class Transport:
         self._push_limits = push_limits or ProcessLimits(memory_bytes=1024**3, file_bytes=2 * max_push_bytes)
         self._limits = (f"receive.maxInputSize={max_push_bytes}",)
 
-    async def advertise(self, service: GitService, path: Path, outgoing: SendBlock, *, protocol: str = "") -> None:
+    async def advertise(
+        self, service: GitService, path: Path, outgoing: SendBlock, *, protocol: str = "", requester: str | None = None
+    ) -> None:
         """Sends the ref advertisement of the repository, or for protocol 2 the capabilities.
 
-        Raises TransportBusy, TransportTimeout, GitCommandError.
+        `requester` is who holds the slot (`FairLimiter`). Raises TransportBusy, TransportTimeout, GitCommandError.
         """
 
         async def run_git(outgoing: SendBlock) -> None:
-            async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot():
+            async with (self.pushing if service is GitService.RECEIVE else self.fetching).slot(requester):
                 await self._run_service(service, path, ("--stateless-rpc", "--http-backend-info-refs"), _empty_stream(), outgoing, protocol)
 
         if service is GitService.RECEIVE:
@@ -134,13 +136,20 @@ class Transport:
             await run_git(outgoing)
 
     async def upload_pack(
-        self, path: Path, incoming: ClientStream, outgoing: SendBlock, *, protocol: str = "", stateless: bool = True
+        self,
+        path: Path,
+        incoming: ClientStream,
+        outgoing: SendBlock,
+        *,
+        protocol: str = "",
+        stateless: bool = True,
+        requester: str | None = None,
     ) -> None:
         """Runs one request of a fetch over HTTP (`stateless`), or a whole fetch over a stream.
 
         Raises as `advertise`, and the errors of `incoming` and `outgoing`.
         """
-        async with self.fetching.slot():
+        async with self.fetching.slot(requester):
             await self._run_service(GitService.UPLOAD, path, _rpc_arguments(stateless), incoming, outgoing, protocol)
 
     async def receive_pack(
@@ -153,6 +162,7 @@ class Transport:
         *,
         reserve: RefReserver | None = None,
         stateless: bool = True,
+        requester: str | None = None,
     ) -> None:
         """Receives a push, whose refs `move` moves. Raises InvalidPush, the errors of `authorize`, and as `upload_pack`.
 
@@ -162,7 +172,7 @@ class Transport:
         If `incoming` fails, no ref has moved. If `outgoing` fails, the push is finished without further output to the client.
         """
         if not stateless:
-            await self.advertise(GitService.RECEIVE, path, outgoing)
+            await self.advertise(GitService.RECEIVE, path, outgoing, requester=requester)
         push = Push(incoming, authorize, is_stream=not stateless)
         gate = PushGate(push.authorized_blocks(), self.indexing.slot, is_stream=not stateless)
         is_disconnected = False
@@ -184,7 +194,7 @@ class Transport:
             await push.check_small_pack(min(MAX_DELTA_BYTES, self._max_object_bytes))
             is_small = push.is_small and len(push.pack) <= self._max_push_bytes and small_push.is_possible(path)
             reservation = reserve(push.allowed_commands) if reserve is not None and is_small else contextlib.nullcontext()
-            async with self.pushing.slot(), reservation:
+            async with self.pushing.slot(requester), reservation:
                 if is_small:
                     await small_push.receive(path, push, send, move, slot=self.indexing.slot, limits=self._push_limits)
                     return

@@ -649,6 +649,17 @@ class TestLimits:
             answer = await http.get(f"{forge.url(project, developer)}/info/refs?service=git-upload-pack")
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
 
+    @pytest.mark.parametrize("settings", [{"max_processes": 2}])
+    async def test_a_user_leaves_slots_to_others(
+        self, forge: GitHttpServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        other = await forge.make.user()
+        await forge.make.member(project, other, AccessLevel.DEVELOPER)
+        monkeypatch.setattr(forge.transport.fetching, "_seconds", 0.2)
+        async with forge.transport.fetching.slot(f"user {developer.id}"), httpx.AsyncClient() as http:
+            addresses = [f"{forge.url(project, user)}/info/refs?service=git-upload-pack" for user in (developer, other)]
+            assert [(await http.get(address)).status_code for address in addresses] == [503, 200]
+
     async def test_a_client_killed_in_the_middle_of_a_clone(self, forge: GitHttpServer, large: Path, developer: tables.User) -> None:
         project = await forge.project(members=[(developer, AccessLevel.DEVELOPER)])
         encode_chunk(large, forge.repository(project))

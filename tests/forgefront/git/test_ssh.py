@@ -298,6 +298,16 @@ class TestFetch:
             output = await forge.git("ls-remote", forge.url(project, developer), succeeds=False)
         assert "ERROR: Too many fetches or pushes are running" in output.err
 
+    @ONE_DATABASE
+    @pytest.mark.parametrize("settings", [{"max_processes": 2}])
+    async def test_a_user_leaves_slots_to_others(
+        self, forge: SshServer, project: tables.Project, developer: tables.User, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(forge.transport.fetching, "_seconds", 0.2)
+        for user_id, succeeds in ((developer.id, False), (developer.id + 1, True)):
+            async with forge.transport.fetching.slot(f"user {user_id}"):
+                await forge.git("ls-remote", forge.url(project, developer), succeeds=succeeds)
+
 
 class TestPermissions:
     async def test_permissions_by_access_level(self, forge: SshServer, project: tables.Project, developer: tables.User) -> None:

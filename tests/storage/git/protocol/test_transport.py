@@ -115,6 +115,44 @@ class TestConcurrencyLimit:
         await asyncio.gather(*(work() for _ in range(30)))
         assert (most, turns.running, turns.waiting) == (2, 0, 0)
 
+    async def test_a_requester_leaves_slots_to_others(self) -> None:
+        limiter = FairLimiter(8, max_waiting=100, seconds=60)
+        may_end, begun = asyncio.Event(), list[str]()
+
+        async def fetch(requester: str) -> None:
+            async with limiter.slot(requester):
+                begun.append(requester)
+                await may_end.wait()
+
+        fetches = [asyncio.create_task(fetch("user 1")) for _ in range(8)]
+        fetches += [asyncio.create_task(fetch(requester)) for requester in ("user 2", "anonymous", "user 3")]
+        await asyncio.sleep(0)
+        assert begun == ["user 1"] * 6 + ["user 2", "anonymous"]
+        assert (limiter.running, limiter.waiting) == (8, 3)
+        # One who stops waiting is not given a slot, and the next who may hold one gets it.
+        fetches[6].cancel()
+        fetches[8].cancel()
+        await asyncio.gather(fetches[6], fetches[8], return_exceptions=True)
+        await asyncio.sleep(0)
+        assert begun[8:] == ["user 3"]
+        may_end.set()
+        await asyncio.gather(*fetches, return_exceptions=True)
+        assert begun[9:] == ["user 1"] and (limiter.running, limiter.waiting) == (0, 0)
+
+    async def test_a_turn_that_comes_with_a_cancellation_is_passed_on(self) -> None:
+        limiter = FairLimiter(1, max_waiting=100, seconds=60)
+
+        async def wait() -> str:
+            async with limiter.slot():
+                return "begun"
+
+        async with limiter.slot():
+            canceled, other = asyncio.create_task(wait()), asyncio.create_task(wait())
+            await asyncio.sleep(0)
+        canceled.cancel()
+        assert await asyncio.wait_for(other, 5) == "begun"
+        assert canceled.cancelled() and (limiter.running, limiter.waiting) == (0, 0)
+
     async def test_waiting_times_out(self) -> None:
         turns = FairLimiter(1, max_waiting=100, seconds=0.01)
         async with turns.slot():
