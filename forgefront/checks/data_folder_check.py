@@ -120,18 +120,7 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
         problem = "it is not a folder" if config.data.exists() else "it does not exist"
         report.add("folder", config.data, problem, "name the right one with --data, or start the service once to create it")
         return False
-    for folder in (config.data, config.repositories):
-        if not folder.exists():
-            if config.repositories_url:
-                # A cache that is still empty.
-                continue
-            report.add("folder", folder, "it does not exist", "restore it from a backup; the service creates an empty one at start")
-            continue
-        try:
-            with tempfile.TemporaryFile(dir=folder) as file:
-                file.write(b"x" * 4096)
-        except OSError as error:
-            report.add("folder", folder, f"it is not writable: {error.strerror}", _remedy_of_folder(error))
+    _check_writable(config, report)
     report.notes += config.describe_unknown_variables()
     if config.data.stat().st_mode & 0o077:
         report.notes.append(f"other users of this machine can enter {config.data}; chmod 700 prevents this")
@@ -151,6 +140,21 @@ def _check_folder(config: Config, report: CheckReport) -> bool:
             "folder", config.data, "it contains a demo whose creation was interrupted", "run `forgefront demo` again, which starts over"
         )
     return True
+
+
+def _check_writable(config: Config, report: CheckReport) -> None:
+    for folder in (config.data, config.repositories):
+        if not folder.exists():
+            if config.repositories_url:
+                # A cache that is still empty.
+                continue
+            report.add("folder", folder, "it does not exist", "restore it from a backup; the service creates an empty one at start")
+            continue
+        try:
+            with tempfile.TemporaryFile(dir=folder) as file:
+                file.write(b"x" * 4096)
+        except OSError as error:
+            report.add("folder", folder, f"it is not writable: {error.strerror}", _remedy_of_folder(error))
 
 
 def _remedy_of_folder(error: OSError) -> str:

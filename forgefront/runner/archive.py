@@ -209,18 +209,25 @@ def extract_archive(source: Path, root: Path, *, max_bytes: int, is_stopped: Cal
                         size = _extract_file(archive, entry, folder, parts[-1], remaining, is_stopped)
                         remaining -= size or 0
                         count += size is not None
-        for name, target in links:
-            with _parent_folder(top, name.split("/")) as folder:
-                if folder is not None and is_inner_link(name, target):
-                    with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-                        os.unlink(name.split("/")[-1], dir_fd=folder)
-                    with contextlib.suppress(FileExistsError):
-                        os.symlink(target, name.split("/")[-1], dir_fd=folder)
-                        count += 1
+        count += _create_links(top, links)
     except (zipfile.BadZipFile, zlib.error, LZMAError, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
         raise ArchiveRejected(f"The archive is damaged: {error}.") from error
     finally:
         os.close(top)
+    return count
+
+
+def _create_links(top: int, links: list[tuple[str, str]]) -> int:
+    """Creates symbolic links, (name, target), that stay in the folder, and returns their number. Raises OSError."""
+    count = 0
+    for name, target in links:
+        with _parent_folder(top, name.split("/")) as folder:
+            if folder is not None and is_inner_link(name, target):
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                    os.unlink(name.split("/")[-1], dir_fd=folder)
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(target, name.split("/")[-1], dir_fd=folder)
+                    count += 1
     return count
 
 

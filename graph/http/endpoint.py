@@ -94,52 +94,57 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})
             return
-        headers = headers_of(scope)
-        media_type, accepts_stream = negotiate(headers.get("accept"))
-        try:
-            request = resolve_document(graph, await _read_request(scope, receive, headers))
-            if media_type is None:
-                raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
-            media_type, is_subscription = await _choose_representation(
-                graph, scope["method"], request, headers, media_type, request_id, accepts_stream=accepts_stream
-            )
-            wants_stream = media_type == EVENT_STREAM
-            RECEIVE.set(receive)
-            result = await _run(graph, request, headers, request_id, stream=wants_stream and is_subscription)
-            if isinstance(result, SubscriptionStream):
-                await sse.send_events(result, request_id, receive, send)
-                return
-            if result.is_subscription:
-                raise GraphqlRequestError(406, result.errors[0].message)
-            if result.viewer_id is not None:
-                state["user_id"] = result.viewer_id
-            if not result.errors and not wants_stream:
-                await _send_data(send, result, media_type)
-                return
-            response = make_response(result, request_id, media_type)
-            if wants_stream and response.status == 200:
-                await sse.send_response(await dump_json(response.body, is_large=result.is_large), response.headers, send)
-                return
-            body = await dump_json(response.body, is_large=result.is_large)
-        except GraphqlRequestError as error:
-            response = _error_response(error, request_id)
-            if media_type == EVENT_STREAM and error.status == 200:
-                await sse.send_response(orjson.dumps(response.body), response.headers, send)
-                return
-            body = orjson.dumps(response.body)
-        except ClientDisconnect:
-            raise
-        except Exception:
-            # The graph masks its own errors; this handles all others, so that the response is still a GraphQL response.
-            log.exception("GraphQL endpoint failed, request %s", request_id)
-            message = "Internal server error; the server log contains the details under this request ID."
-            response = _error_response(GraphqlRequestError(500, message, Code.INTERNAL), request_id)
-            body = orjson.dumps(response.body)
-        # Errors before the start of a stream are sent as JSON.
-        content_type = f"{PLAIN_JSON if media_type in (None, EVENT_STREAM) else media_type}; charset=utf-8"
-        await _send(send, response.status, body, {"content-type": content_type, **response.headers})
+        await _answer(graph, scope, receive, send, request_id)
 
     return app
+
+
+async def _answer(graph: Graph, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+    """Runs the operation of a request, and sends its response, or that of what is wrong with the request. Raises ClientDisconnect."""
+    headers = headers_of(scope)
+    media_type, accepts_stream = negotiate(headers.get("accept"))
+    try:
+        request = resolve_document(graph, await _read_request(scope, receive, headers))
+        if media_type is None:
+            raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
+        media_type, is_subscription = await _choose_representation(
+            graph, scope["method"], request, headers, media_type, request_id, accepts_stream=accepts_stream
+        )
+        wants_stream = media_type == EVENT_STREAM
+        RECEIVE.set(receive)
+        result = await _run(graph, request, headers, request_id, stream=wants_stream and is_subscription)
+        if isinstance(result, SubscriptionStream):
+            await sse.send_events(result, request_id, receive, send)
+            return
+        if result.is_subscription:
+            raise GraphqlRequestError(406, result.errors[0].message)
+        if result.viewer_id is not None:
+            scope["state"]["user_id"] = result.viewer_id
+        if not result.errors and not wants_stream:
+            await _send_data(send, result, media_type)
+            return
+        response = make_response(result, request_id, media_type)
+        if wants_stream and response.status == 200:
+            await sse.send_response(await dump_json(response.body, is_large=result.is_large), response.headers, send)
+            return
+        body = await dump_json(response.body, is_large=result.is_large)
+    except GraphqlRequestError as error:
+        response = _error_response(error, request_id)
+        if media_type == EVENT_STREAM and error.status == 200:
+            await sse.send_response(orjson.dumps(response.body), response.headers, send)
+            return
+        body = orjson.dumps(response.body)
+    except ClientDisconnect:
+        raise
+    except Exception:
+        # The graph masks its own errors; this handles all others, so that the response is still a GraphQL response.
+        log.exception("GraphQL endpoint failed, request %s", request_id)
+        message = "Internal server error; the server log contains the details under this request ID."
+        response = _error_response(GraphqlRequestError(500, message, Code.INTERNAL), request_id)
+        body = orjson.dumps(response.body)
+    # Errors before the start of a stream are sent as JSON.
+    content_type = f"{PLAIN_JSON if media_type in (None, EVENT_STREAM) else media_type}; charset=utf-8"
+    await _send(send, response.status, body, {"content-type": content_type, **response.headers})
 
 
 async def _choose_representation(

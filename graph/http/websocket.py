@@ -103,6 +103,29 @@ class _WebSocketConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _handshake(self) -> None:
+        """Answers `connection_init`, if its credential is valid. Raises SocketClosed."""
+        message = await self._receive_init()
+        payload = message.get("payload")
+        if payload is not None and not isinstance(payload, dict):
+            raise SocketClosed(4400, "The payload of connection_init is not an object")
+        header_values = {name.lower(): value for name, value in (payload or {}).items() if isinstance(value, str)}
+        credential = credential_of(header_values) or credential_of(self._headers)
+        viewer_id = await self._authenticate(credential)
+        if viewer_id is None or credential is None:
+            raise SocketClosed(4403, "Forbidden")
+        self._credential, self._state["user_id"] = credential, viewer_id
+        broadcaster = self._graph.services.broadcaster
+        try:
+            self._slot = broadcaster.acquire_slot(credential, viewer_id, self._end)
+        except Unavailable as error:
+            raise SocketClosed(1013, "Too many connections") from error
+        except LimitExceeded as error:
+            # Not 1013, after which clients retry: this lasts until the user closes another stream.
+            raise SocketClosed(4429, error.message.partition(". ")[0]) from error
+        await self._write({"type": "connection_ack", "payload": {"seq": str(broadcaster.watermark)}})
+
+    async def _receive_init(self) -> dict[str, Any]:
+        """The message that begins the connection. Raises SocketClosed for another one, and if it does not come in time."""
         handshakes = self._graph.services.broadcaster.handshakes
         timeout = asyncio.timeout(INIT_TIMEOUT_SECONDS)
         try:
@@ -123,32 +146,22 @@ class _WebSocketConnection:
             handshakes.pop(timeout, None)
         if message["type"] != "connection_init":
             raise SocketClosed(4401, "Unauthorized")
-        payload = message.get("payload")
-        if payload is not None and not isinstance(payload, dict):
-            raise SocketClosed(4400, "The payload of connection_init is not an object")
-        header_values = {name.lower(): value for name, value in (payload or {}).items() if isinstance(value, str)}
-        self._credential = credential_of(header_values) or credential_of(self._headers)
+        return message
+
+    async def _authenticate(self, credential: str | None) -> int | None:
+        """The id of the credential's user; None for an invalid one. Raises SocketClosed while the database cannot be reached."""
         services = self._graph.services
         try:
             async with services.database.read_session() as session:
-                identity = await authenticate(services, session, self._credential)
-            if identity is not None:
-                await services.broadcaster.catch_up(services.database)
+                identity = await authenticate(services, session, credential)
+            if identity is None:
+                return None
+            await services.broadcaster.catch_up(services.database)
         except Exception as error:
             if not isinstance(error, Unavailable) and not is_unavailable(error):
                 raise
             raise SocketClosed(1013, "Try again later") from error
-        if identity is None or self._credential is None:
-            raise SocketClosed(4403, "Forbidden")
-        self._state["user_id"] = viewer_id = identity.user.id
-        try:
-            self._slot = services.broadcaster.acquire_slot(self._credential, viewer_id, self._end)
-        except Unavailable as error:
-            raise SocketClosed(1013, "Too many connections") from error
-        except LimitExceeded as error:
-            # Not 1013, after which clients retry: this lasts until the user closes another stream.
-            raise SocketClosed(4429, error.message.partition(". ")[0]) from error
-        await self._write({"type": "connection_ack", "payload": {"seq": str(services.broadcaster.watermark)}})
+        return identity.user.id
 
     async def _receive_messages(self) -> None:
         while True:

@@ -84,20 +84,24 @@ class ObjectNodeBuilder:
                 batch_steps.append(node)
             elif part is None:
                 add_step(self.build_step(kind, resolved), steps, batch_steps)
-        relations = self._rows.build_relations(kind, relation_fields)
-        selected = relations.keys if relations is not None else set()
-        if relations is not None:
-            if self._context.is_mutation:
-                relations = replace(
-                    relations, fallback_steps=[self.build_step(kind, each) for each in relation_fields if each.key in selected]
-                )
-            batch_steps.append(relations)
-        steps += [self.build_step(kind, each) for each in relation_fields if each.key not in selected]
+        self._add_relations(kind, relation_fields, steps, batch_steps)
         is_value = table_of(kind) is None and "pageInfo" not in kind.fields
         # Tuples take less memory, and plans are kept.
         selection = Selection(tuple(parts), tuple(steps), tuple(batch_steps), is_value=is_value)
         self._context.nodes_to_generate.append(selection)
         return selection
+
+    def _add_relations(
+        self, kind: GraphQLObjectType, fields: list[ResolvedField], steps: list[FieldStep], batch_steps: list[BatchNode]
+    ) -> None:
+        """Adds one statement for those of the fields that it may select, and steps for the others. Raises Unplannable."""
+        relations = self._rows.build_relations(kind, fields)
+        selected = relations.keys if relations is not None else set()
+        if relations is not None:
+            if self._context.is_mutation:
+                relations = replace(relations, fallback_steps=[self.build_step(kind, each) for each in fields if each.key in selected])
+            batch_steps.append(relations)
+        steps += [self.build_step(kind, each) for each in fields if each.key not in selected]
 
     def build_step(self, kind: GraphQLObjectType, resolved: ResolvedField) -> ObjectFieldStep:
         """A field whose values a loader, an attribute or a resolver gives. Raises Unplannable."""

@@ -90,34 +90,21 @@ class RowNodeBuilder:
         batch_steps: list[BatchNode] = []
         columns: list[tuple[ResolvedField, str]] = []
         for resolved in fields:
-            part: ViewPart | ConnectionStep | RowByNumber | None = None
+            part: ViewPart | None = None
+            node: ConnectionStep | RowByNumber | None = None
             match resolved.kind:
-                case TypenameKind():
-                    part = ConstantPart(kind.name)
-                case ConstantKind(value):
-                    part = ConstantPart(value)
                 case ColumnKind(attribute) if attribute in source.mapper.columns:
                     columns.append((resolved, attribute))
-                    part = Deferred()
-                case GlobalIdKind() if "id" in source.attributes:
-                    part = ColumnValue(source.select_column("id"), global_id_serializer(kind.name), True, False)
-                case DerivedKind(derive, attributes):
-                    assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
-                    origins = [source.select_attribute(each) for each in attributes]
-                    part = Derived(derive, origins, unwrap_non_null(resolved.definition.type)[0])
-                case StringListKind(attribute) if attribute in source.mapper.columns:
-                    part = self._build_string_list(source, attribute, resolved)
-                case RelationKind() | RelatedKind() | FromRowKind():
-                    part = self._build_joined(resolved, source, select_builder)
-                case IndexedKind(index, attributes):
-                    part = self._build_indexed(kind, resolved, index, attributes, source, select_builder)
+                    found[resolved.key] = Deferred()
+                    continue
                 case PageKind() | RowByNumberKind():
-                    part = self.build_child_rows(resolved)
-            if part is None:
+                    node = self.build_child_rows(resolved)
+                case _:
+                    part = self._build_part(kind, resolved, source, select_builder)
+            if node is not None:
+                batch_steps.append(node)
+            elif part is None:
                 add_step(self._steps.build_step(kind, resolved), steps, batch_steps)
-            elif isinstance(part, ConnectionStep | RowByNumber):
-                batch_steps.append(part)
-                part = None
             found[resolved.key] = part or Deferred()
         needed_attributes = _collect_needed_attributes([*steps, *batch_steps], source)
         for resolved, attribute in columns:
@@ -125,6 +112,29 @@ class RowNodeBuilder:
         objects = _row_objects(source, sorted(needed_attributes)) if needed_attributes else None
         has_full_rows = source.is_full_row and len(needed_attributes) == len(source.attributes)
         return RowView(list(found.items()), steps, batch_steps, objects, has_full_rows)
+
+    def _build_part(
+        self, kind: GraphQLObjectType, resolved: ResolvedField, source: SelectSource, select_builder: SelectBuilder
+    ) -> ViewPart | None:
+        """The part of a field that is neither a column nor a list; None if a step has to give its values. Raises Unplannable."""
+        match resolved.kind:
+            case TypenameKind():
+                return ConstantPart(kind.name)
+            case ConstantKind(value):
+                return ConstantPart(value)
+            case GlobalIdKind() if "id" in source.attributes:
+                return ColumnValue(source.select_column("id"), global_id_serializer(kind.name), True, False)
+            case DerivedKind(derive, attributes):
+                assert set(attributes) <= set(source.attributes)  # noqa: S101 - they are columns of its row
+                origins = [source.select_attribute(each) for each in attributes]
+                return Derived(derive, origins, unwrap_non_null(resolved.definition.type)[0])
+            case StringListKind(attribute) if attribute in source.mapper.columns:
+                return self._build_string_list(source, attribute, resolved)
+            case RelationKind() | RelatedKind() | FromRowKind():
+                return self._build_joined(resolved, source, select_builder)
+            case IndexedKind(index, attributes):
+                return self._build_indexed(kind, resolved, index, attributes, source, select_builder)
+        return None
 
     def _build_joined(
         self, resolved: ResolvedField, source: SelectSource, select_builder: SelectBuilder

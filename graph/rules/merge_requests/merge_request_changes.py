@@ -172,10 +172,7 @@ async def _apply_changes(
     if "description" in values:
         row.description = validation.validate_string("description", values["description"] or "") or None
     if await can(context, Action.TRIAGE_MERGE_REQUEST, project):
-        if "assignee_id" in values:
-            row.assignee_id = await issues.resolve_assignee_id(context, project, values["assignee_id"], current_id=row.assignee_id)
-        if "milestone_id" in values:
-            row.milestone_id = await issues.resolve_milestone_id(context, project, values["milestone_id"])
+        await _apply_triage(context, project, row, values)
     if "labels" in values:
         labels_changed = await merge_requests.set_labels(context, project, row, values["labels"] or [])
     if labels_changed or MergeRequestSnapshot.of(row) != before:
@@ -184,3 +181,11 @@ async def _apply_changes(
         await merge_requests.apply_comparison(context, row, comparison)
     await merge_requests.notify_changes(context, row, before, labels_changed=labels_changed)
     return row
+
+
+async def _apply_triage(context: Context, project: tables.Project, row: tables.MergeRequest, values: Mapping[str, Any]) -> None:
+    """Apply the values that need the right to triage. Raises Invalid."""
+    if "assignee_id" in values:
+        row.assignee_id = await issues.resolve_assignee_id(context, project, values["assignee_id"], current_id=row.assignee_id)
+    if "milestone_id" in values:
+        row.milestone_id = await issues.resolve_milestone_id(context, project, values["milestone_id"])
