@@ -133,6 +133,15 @@ def text(
     )
 
 
+def directory(name: str, *, description: str = "") -> RouteParameter:
+    """The path of a directory. Slashes at its end are dropped, and slashes alone are the root: clients send both."""
+
+    def read(raw: Value) -> Value:
+        return read_string(raw).rstrip("/")
+
+    return RouteParameter(name=name, kind="text", read=read, description=description)
+
+
 def integer(
     name: str,
     *,

@@ -1,6 +1,6 @@
 """Directories, blobs, comparisons, contributors and archives, which are not in the interface document (docs/wire-facts.md 14)."""
 
-from rest_v3.requests.params import choice, text
+from rest_v3.requests.params import choice, directory, text
 from rest_v3.reshape import add_keys, oldest_first, sort_by
 from rest_v3.route import Route
 
@@ -30,7 +30,7 @@ REPOSITORIES = (
         params=(
             PROJECT,
             text("ref_name", description="A branch, a tag or a commit id; by default the default branch."),
-            text("path", description="The path of the directory; by default the root."),
+            directory("path", description="The path of the directory; by default the root."),
         ),
         operation="RepositoryTree",
         result_path="project.tree",

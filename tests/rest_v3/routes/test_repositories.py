@@ -57,7 +57,11 @@ class TestTree:
         inner = await any_api.get(path_of(project, "/tree"), owner, path="docs", ref_name="v1", per_page="1")
         assert [entry["name"] for entry in inner.json()] == ["more", "a.md"]
         assert "link" not in inner.headers
-        for parameters in ({"ref_name": "unknown"}, {"path": "unknown"}, {"path": "b.txt"}, {"path": "../docs"}, {"ref_name": "v1~0"}):
+        for path, listing in (("docs/", inner.json()), ("docs//", inner.json()), ("/", root)):
+            listed = await any_api.get(path_of(project, "/tree"), owner, path=path, ref_name="v1" if listing != root else "")
+            assert (path, listed.json()) == (path, listing)
+        unknown_paths = [{"path": path} for path in ("unknown", "b.txt", "b.txt/", "../docs")]
+        for parameters in (*unknown_paths, {"ref_name": "unknown"}, {"ref_name": "v1~0"}):
             response = await any_api.get(path_of(project, "/tree"), owner, **parameters)
             assert (parameters, response.status_code, response.json()) == (parameters, 404, {"message": "404 Tree Not Found"})
         empty = await any_api.get(path_of(await make.project(owner=owner), "/tree"), owner)
