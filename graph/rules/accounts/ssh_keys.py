@@ -39,7 +39,8 @@ def _compute_fingerprint(key: str) -> str | None:
     import asyncssh
 
     try:
-        return asyncssh.import_public_key(key).get_fingerprint("md5").removeprefix("MD5:")
+        # As bytes: in a string, asyncssh accepts no comment that is not ASCII.
+        return asyncssh.import_public_key(key.encode()).get_fingerprint("md5").removeprefix("MD5:")
     except (asyncssh.KeyImportError, ValueError):
         return None
 

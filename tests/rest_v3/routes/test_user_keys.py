@@ -87,6 +87,14 @@ class TestAddOwnKey:
         assert response.status_code == 201
         assert (response.json()["title"], response.json()["key"]) == ("Laptop", KEY)
 
+    async def test_the_comment_may_have_any_characters(self, api: Api, make: DataFactory) -> None:
+        user, key = await make.user(), f"{KEY} José's laptop 💻"
+
+        response = await api.post("/user/keys", user, title="Laptop", key=key)
+
+        assert (response.status_code, response.json()["key"]) == (201, key)
+        assert (await api.post("/user/keys", user, title="Other", key=KEY)).json() == TAKEN
+
     @cites("Errors: 400 for a key that cannot be created")
     @pytest.mark.parametrize(
         ("params", "message"),
