@@ -36,8 +36,8 @@ class MergeRequestStateEvent(StrEnum):
 async def create_merge_request(context: Context, values: Mapping[str, Any]) -> tables.MergeRequest:
     """Open a merge request with the values of `CreateMergeRequestInput`.
 
-    Without the right to triage, assignee, milestone and labels are ignored. Raises NotFound, Forbidden, Required, Invalid, NotAllowed,
-    Conflict, Unavailable.
+    Without the right to triage, assignee and milestone are ignored; the author may always choose labels, as in an update. Raises
+    NotFound, Forbidden, Required, Invalid, NotAllowed, Conflict, Unavailable.
     """
     title = validation.validate_title("title", values["title"])
     description = validation.validate_string("description", values.get("description") or "") or None
@@ -59,8 +59,7 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
         created_at=context.now(),
         updated_at=context.now(),
     )
-    may_triage = await can(context, Action.TRIAGE_MERGE_REQUEST, target)
-    if may_triage:
+    if await can(context, Action.TRIAGE_MERGE_REQUEST, target):
         row.assignee_id = await issues.resolve_assignee_id(context, target, values.get("assignee_id"))
         row.milestone_id = await issues.resolve_milestone_id(context, target, values.get("milestone_id"))
     await merge_requests.lock_projects_of(context, {branches.target.id, branches.source.id})
@@ -68,8 +67,7 @@ async def create_merge_request(context: Context, values: Mapping[str, Any]) -> t
     # Allocating the number blocks concurrent creations, so none can be inserted in between.
     await merge_requests.require_no_duplicate(context, row.source_project_id, row.source_branch, row.project_id, row.target_branch)
     await context.add(row)
-    if may_triage:
-        await issues.set_labels(context, row, values.get("labels") or [])
+    await merge_requests.set_labels(context, target, row, values.get("labels") or [])
     if not await branch_comparison.is_current(context, row, comparison):
         comparison = await merge_requests.compare_branches(context, branches, context.session)
     await merge_request_refresh.apply_comparison(context, row, comparison)

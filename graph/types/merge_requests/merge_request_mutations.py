@@ -32,7 +32,7 @@ class CreateMergeRequestInput:
         "v3 ID of a milestone of the target project. Ignored unless the viewer is at least a developer there."
     )
     labels: list[str] | None = optional(
-        "Names of labels; missing ones are created. Ignored unless the viewer is at least a developer in the target project."
+        "Names of labels of the target project. Missing labels are created if the viewer is allowed to, otherwise ignored."
     )
 
 

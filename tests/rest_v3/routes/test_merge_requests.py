@@ -332,6 +332,25 @@ class TestCreateMergeRequest:
         accepted = await workspace.api.put(f"/projects/{public.id}/merge_requests/{made['id']}/merge", workspace.ada)
         assert accepted.json()["state"] == "merged"
 
+    async def test_any_author_may_choose_labels(self, workspace: MergeRequestProject) -> None:
+        public = await workspace.make.project(
+            owner=workspace.ada,
+            history={"commits": 4},
+            visibility=Visibility.PUBLIC,
+            members=[(workspace.people["rep"], AccessLevel.REPORTER)],
+        )
+        await workspace.make.label(public, "bug")
+        for name, labels in (("stranger", ["bug"]), ("rep", ["bug", "new"])):
+            author = workspace.people[name]
+            fork = await workspace.make.project(owner=author, history={"commits": 4}, forked_from_id=public.id)
+            commit_to_branch(workspace.make.services.repositories.path_of(fork.id), "patch", {"patch.txt": b"x\n"}, start="master")
+            branches = {"source_branch": "patch", "target_branch": "master", "target_project_id": public.id}
+
+            made = await workspace.api.post(f"/projects/{fork.id}/merge_requests", author, title="A patch", labels="bug,new", **branches)
+            updated = await workspace.api.put(f"/projects/{public.id}/merge_requests/{made.json()['id']}", author, labels="new, bug")
+
+            assert made.json()["labels"] == updated.json()["labels"] == labels
+
     async def test_requires_a_developer(self, workspace: MergeRequestProject) -> None:
         for name in ("rep", "guest"):
             response = await workspace.api.post(
