@@ -141,6 +141,7 @@ PROJECTS = (
         params=(PROJECT,),
         operation="ForkProject",
         result_path="forkProject.project",
+        error_field_names={"visibility": "visibility_level"},
         errors={"TAKEN": (409, NAME_TAKEN), "NOT_ALLOWED": (409, "{message}")},
         shape="Project",
         section=SECTION,

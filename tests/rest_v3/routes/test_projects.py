@@ -323,6 +323,9 @@ class TestForks:
         assert (await api.post(f"/projects/fork/{hidden.id}", user)).json() == NOT_FOUND
         poor = await make.user(projects_limit=0)
         assert (await api.post(f"/projects/fork/{empty.id}", poor)).status_code == 409
+        await make.settings(restricted_visibility_levels=[int(Visibility.PUBLIC)])
+        restricted = await api.post(f"/projects/fork/{empty.id}", user)
+        assert (restricted.status_code, list(restricted.json()["message"])) == (400, ["visibility_level"])
 
     async def test_relations_are_set_and_removed(self, api: Api, make: DataFactory) -> None:
         admin, owner = await make.admin(), await make.user()
