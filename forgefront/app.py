@@ -220,6 +220,8 @@ class App(Backend):
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
+            if scope["path"].startswith("//"):
+                self._router.drop_leading_slashes(scope)
             await self._cors(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:

@@ -64,6 +64,19 @@ class AppRouter:
                 return route
         return None
 
+    def drop_leading_slashes(self, scope: Scope) -> None:
+        """Changes the path of a request to an API that begins with several slashes, so that it begins with one.
+
+        Clients that join the URL of the service, with a slash at its end, and "/api/v3" send such paths. Those of pages stay unknown: a
+        script of a page that takes such a path for an address would leave the site.
+        """
+        # Only slashes of the raw path: those that are percent-encoded belong to a segment.
+        raw_path: bytes = scope.get("raw_path") or b""
+        surplus = len(raw_path) - len(raw_path.lstrip(b"/")) - 1
+        if surplus > 0 and self.is_api_path(scope["path"][surplus:]):
+            scope["path"] = scope["path"][surplus:]
+            scope["raw_path"] = raw_path[surplus:]
+
     def is_api_path(self, path: str) -> bool:
         """Whether the path belongs to an API that pages of other origins may call."""
         route = self.find(path)

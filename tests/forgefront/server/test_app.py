@@ -66,6 +66,7 @@ class TestEndpoints:
     async def test_endpoints_require_a_credential(self, app: App) -> None:
         async with client(app) as http:
             assert (await http.get("/api/v3/user")).status_code == 401
+            assert (await http.get(f"{http.base_url}//api/v3/user")).status_code == 401
             assert (await http.post("/graphql", json={"query": "{ viewer { id } }"})).status_code == 401
 
     async def test_requests_are_counted_by_route(self, app: App) -> None:
