@@ -7,6 +7,7 @@ A slow client costs one connection for a bounded time and nothing else. Timeouts
 
 import asyncio
 import http
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ MAX_LINGER_SECONDS = 30.0
 """The same time while bytes of a body arrive that the app does not read, as of a body that it has found too large."""
 DRAIN_SECONDS = 1.0
 """Time for which an idle connection stays open at shutdown, so that a request already on its way is served."""
+NON_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,23 @@ class BufferedTransport:
             self._transport.write(data)
 
 
+def encode_request_line(data: bytes) -> bytes:
+    """The beginning of a request, with the non-ASCII characters of its first line percent-encoded.
+
+    curl sends an address as it was typed, in UTF-8, and the parser rejects bytes that RFC 3986 does not allow. Other encodings stay as
+    they are, and are rejected.
+    """
+    length = data.find(b"\n")
+    line = data if length < 0 else data[:length]
+    try:
+        if line.isascii():
+            return data
+        line.decode()
+    except UnicodeDecodeError:
+        return data
+    return NON_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), line) + data[len(line) :]
+
+
 class RequestHeaderRejected(Exception):
     """Stops the parser in the middle of a header that is rejected."""
 
@@ -127,6 +146,7 @@ class HttpConnection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         now = self.loop.time()
         self._is_in_header = False
+        self._is_between_requests = True
         self._running: RequestResponseCycle | None = None
         self._framing_bytes = self._trailer_fields = 0
         self._request_count = 0
@@ -178,6 +198,8 @@ class HttpConnection(HttpToolsProtocol):
         self._chunk_bytes = len(data)
         in_header, request_count = self._is_in_header, self._request_count
         self._framing_bytes += len(data)
+        if self._is_between_requests and not data.isascii():
+            data = encode_request_line(data)
         super().data_received(data)
         if self._is_rejected:
             return
@@ -193,6 +215,7 @@ class HttpConnection(HttpToolsProtocol):
         if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
             self._stop_parsing(429)
         self._is_in_header = True
+        self._is_between_requests = False
         self._request_count += 1
         self._header_began = self._received_at
         self._header_bytes = self._framing_bytes = self._trailer_fields = 0
@@ -226,6 +249,10 @@ class HttpConnection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._framing_bytes = 0
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._is_between_requests = True
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle

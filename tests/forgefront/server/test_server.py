@@ -82,6 +82,16 @@ class TestResponses:
         assert response.headers.get_list("X-Content-Type-Options") == ["nosniff"]
         assert len(response.headers.get_list("X-Request-Id")) == 1
 
+    def test_an_address_need_not_be_percent_encoded(self, short_timeout_server: AppServer) -> None:
+        body = "größe\n".encode()
+        with short_timeout_server.connect() as connection:
+            connection.sendall(b"POST /body HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body))
+            connection.sendall(body)
+            assert read_response(connection).endswith(b'{"length":%d}' % len(body))
+            connection.sendall("GET /größe?x=ü HTTP/1.1\r\nHost: x\r\nX-Request-Id: typed\r\nConnection: close\r\n\r\n".encode())
+            assert read_all(connection).startswith(b"HTTP/1.1 200 OK\r\n")
+        assert [line["path"] for line in wait_for_lines(short_timeout_server, "typed")] == ["/gr%C3%B6%C3%9Fe"]
+
     def test_no_credential_in_the_log(self, short_timeout_server: AppServer) -> None:
         base = f"http://127.0.0.1:{short_timeout_server.port}"
         for path in ("/body", "/fail", "/nowhere"):
