@@ -4,6 +4,7 @@ Values are not validated here: unknown names are dropped and known ones returned
 cannot be parsed: more than 1 MiB, more than 1,000 fields, deeper than 64 levels, invalid JSON or UTF-8.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from typing import Any
@@ -21,6 +22,10 @@ MAX_FORM_BODY_BYTES = 2**20
 
 MAX_FIELDS = 1000
 MAX_JSON_DEPTH = 64
+
+EXTENDED_FILE_NAME = re.compile(rb";\s*filename\*\s*=\s*utf-8'[^']*'([^;\s]*)", re.IGNORECASE)
+"""A file name as in RFC 5987. RFC 7578 leaves it out of forms, and the parser drops it, but urllib3 before 1.25 sends no other one for
+names that are not ASCII."""
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -230,6 +235,9 @@ class MultipartForm:
 
     def headers_finished(self) -> None:
         self.options = parse_options_header(self._disposition)[1]
+        extended_name = EXTENDED_FILE_NAME.search(self._disposition)
+        if extended_name is not None and b"filename" not in self.options:
+            self.options[b"filename"] = decode_percent(extended_name[1])
 
     def data(self, data: bytes, start: int, end: int) -> None:
         self._pieces.append(data[start:end])

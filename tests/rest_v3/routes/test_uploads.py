@@ -60,6 +60,15 @@ class TestUpload:
         with make.services.uploads.open(project.id, row.secret) as file:
             assert file.read() == b"\x89PNG"
 
+    async def test_the_file_name_may_be_in_the_extended_form(self, api: Api, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        disposition = b"form-data; name=\"file\"; filename*=utf-8''my%20caf%C3%A9.png"
+        body = b"--%s\r\nContent-Disposition: %s\r\n\r\n\x89PNG\r\n" % (BOUNDARY.encode(), disposition) + END
+
+        response = await api.request("POST", f"/projects/{project.id}/uploads", owner, content=body, headers=MULTIPART)
+
+        assert (response.status_code, response.json()["alt"]) == (201, "my_caf_")
+
     async def test_stores_another_file_and_returns_link_markdown(self, api: Api, make: DataFactory) -> None:
         project = await make.project(owner=(owner := await make.user()))
 
