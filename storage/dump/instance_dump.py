@@ -5,7 +5,7 @@ import gzip
 import secrets
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import IO, Any
@@ -82,14 +82,13 @@ class InstanceDump:
         """Writes the dump; returns its manifest and its size in bytes. Raises DumpError, OSError, and the errors of the driver."""
         with contextlib.ExitStack() as files:
             # The rows that name files would not fit into memory.
-            names = {table: files.enter_context(tempfile.TemporaryFile()) for table in (PROJECTS, *FILE_COLUMNS)}
+            names = {table: files.enter_context(tempfile.TemporaryFile()) for table in FILE_COLUMNS}
+            projects = files.enter_context(tempfile.TemporaryFile())
             async with open_snapshot(self._data.database) as snapshot:
                 writer, manifest = await self._begin(snapshot, output)
                 await self._add_tables(snapshot, writer, manifest, names)
-                if isinstance(self._data.repositories, RepositoryCache):
-                    names[PROJECTS] = files.enter_context(tempfile.TemporaryFile())
-                    await self._list_packs(snapshot, names[PROJECTS])
-            await self._add_repositories(writer, manifest, names[PROJECTS])
+                await self._list_projects(snapshot, projects)
+            await self._add_repositories(writer, manifest, projects)
             stored = StoredFileDump(writer, manifest, self._data.database, self._data.objects, self._data.uploads)
             for table in FILE_COLUMNS:
                 rows = (NamedFile(*values) for values in _read_names(names[table]))
@@ -135,7 +134,7 @@ class InstanceDump:
         for table in tables:
             columns = portable_rows.columns_of(table)
             encoders = portable_rows.encoders([kind for _, kind in columns], self._data.database.dialect)
-            file, positions = names.get(table.name), [table.columns.keys().index(name) for name in _file_columns(table)]
+            file, positions = names.get(table.name), [table.columns.keys().index(name) for name in FILE_COLUMNS.get(table.name, ())]
             chunks = _ChunkWriter(writer, table)
             async for rows in snapshot.rows(table):
                 for row in rows:
@@ -147,24 +146,26 @@ class InstanceDump:
             chunks.flush()
             manifest.tables[str(table.name)] = TableEntry(columns, counts[table.name], await snapshot.sequence(table))
 
-    async def _list_packs(self, snapshot: DatabaseSnapshot, file: IO[bytes]) -> None:
-        async for rows in snapshot.stream(bucket_repository_parts.STATEMENT):
+    async def _list_projects(self, snapshot: DatabaseSnapshot, file: IO[bytes]) -> None:
+        in_bucket = isinstance(self._data.repositories, RepositoryCache)
+        async for rows in snapshot.stream(bucket_repository_parts.STATEMENT if in_bucket else repository_parts.REFS_STATEMENT):
             file.writelines(orjson.dumps(list(row), option=orjson.OPT_APPEND_NEWLINE) for row in rows)
 
     async def _add_repositories(self, writer: DumpWriter, manifest: Manifest, names: IO[bytes]) -> None:
         repositories, total = self._data.repositories, manifest.tables[PROJECTS].rows
+        add: Callable[[int, Any], Awaitable[None]]
+        projects: Iterable[tuple[int, Any]]
         if isinstance(repositories, RepositoryCache):
             repositories.root.mkdir(mode=0o700, exist_ok=True)
             projects = bucket_repository_parts.read_projects(_read_names(names))
+            add = partial(bucket_repository_parts.add_repository, writer, manifest, repositories)
         else:
-            projects = ((id, []) for (id,) in _read_names(names))
+            projects = repository_parts.read_projects(_read_names(names))
+            add = partial(self._add_folder, writer, manifest)
         for number, (project_id, stored) in enumerate(projects):
             self._progress("repositories", number, total)
             try:
-                if isinstance(repositories, RepositoryCache):
-                    await bucket_repository_parts.add_repository(writer, manifest, repositories, project_id, stored)
-                else:
-                    repository_parts.add_repository(writer, manifest, repositories.path_of(project_id), project_id)
+                await add(project_id, stored)
             except PackLost as error:
                 await record_missing(manifest, self._data.database, PROJECTS, project_id, str(error))
             except PacksUnavailable as error:
@@ -172,6 +173,12 @@ class InstanceDump:
             except NotARepository as error:
                 await record_missing(manifest, self._data.database, PROJECTS, project_id, f"it has no repository: {error}")
         self._progress("repositories", total, total)
+
+    async def _add_folder(self, writer: DumpWriter, manifest: Manifest, project_id: int, refs: Mapping[str, str]) -> None:
+        path = self._data.repositories.path_of(project_id)
+        repository_parts.add_repository(writer, manifest, path, project_id)
+        if problem := repository_parts.describe_missing_objects(path, refs):
+            await record_missing(manifest, self._data.database, PROJECTS, project_id, problem)
 
 
 class _ChunkWriter:
@@ -201,10 +208,6 @@ class _ChunkWriter:
             data = gzip.compress(b"".join(self._lines), COMPRESSION_LEVEL, mtime=0)
             self._writer.add_chunk(f"{self._prefix}/{self._number * CHUNK_IDS:012d}.{self._division}", CHUNK_FILE, data)
             self._lines, self._bytes = [], 0
-
-
-def _file_columns(table: Table) -> tuple[str, ...]:
-    return ("id",) if table.name == PROJECTS else FILE_COLUMNS.get(table.name, ())
 
 
 def _read_names(file: IO[bytes]) -> Iterator[list[Any]]:

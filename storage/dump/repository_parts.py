@@ -9,9 +9,10 @@ import contextlib
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from storage.dump.dump_format import DamagedDump, Manifest
 from storage.dump.dump_reader import DumpMember
@@ -27,6 +28,16 @@ READ_BYTES = 2**20
 _PACK = re.compile("pack-[0-9a-f]{40,64}")
 _PART = re.compile(rf"{KIND}/([1-9][0-9]*)/(?:{_PACK.pattern}|loose-[0-9a-f]{{16}}|shallow-[0-9a-f]{{16}})")
 _OID = re.compile("[0-9a-f]{40,64}")
+REFS_STATEMENT = (
+    "SELECT projects.id, refs.name, refs.oid FROM projects LEFT JOIN refs ON refs.project_id = projects.id ORDER BY projects.id, refs.id"
+)
+"""Selects a row for each ref of each project, or one without a ref."""
+
+
+def read_projects(rows: Iterable[Sequence[Any]]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yields each project's id and the objects of its refs by name, from the rows of REFS_STATEMENT."""
+    for project_id, group in groupby(rows, lambda row: row[0]):
+        yield project_id, {name: oid for _, name, oid in group if name is not None}
 
 
 def add_repository(writer: DumpWriter, manifest: Manifest, path: Path, project_id: int) -> None:
@@ -48,6 +59,22 @@ def add_repository(writer: DumpWriter, manifest: Manifest, path: Path, project_i
         add_shallow(writer, prefix, (path / packs.SHALLOW).read_bytes())
     if not path.is_dir():
         raise NotARepository(f"{path} was removed")
+
+
+def describe_missing_objects(path: Path, refs: Mapping[str, str]) -> str | None:
+    """Says which of the refs name an object that the repository at `path` lacks, as after the loss of a pack; None if it has them all.
+
+    No row names the packs of a folder, so a lost one is found by what it had. Raises NotARepository.
+    """
+    repository = Repository.open(path)
+    try:
+        missing = [name for name, oid in refs.items() if oid not in repository.handle]
+    finally:
+        repository.handle.free()
+    if not missing:
+        return None
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    return f"the objects of these refs are missing: {', '.join(missing[:3])}{more}"
 
 
 def add_shallow(writer: DumpWriter, prefix: str, shallow: bytes) -> None:

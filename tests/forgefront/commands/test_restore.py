@@ -166,6 +166,20 @@ class TestDump:
         refuses(source, "no space left on device", "dump", tmp_path / "dumps" / "forge.tar")
         assert list((tmp_path / "dumps").iterdir()) == []
 
+    def test_lost_objects_of_refs_are_noted(self, source: CommandRunner, tmp_path: Path) -> None:
+        """No row names the packs of a folder, so their loss shows in the refs only."""
+        (repository,) = (source.data / "repositories").glob("*.git")
+        for file in (repository / "objects").rglob("*"):
+            if file.is_file():
+                file.unlink()
+        project_id = repository.name.removesuffix(".git")
+        names = git(repository, "for-each-ref", "--format=%(refname)").split()
+        output = source("dump", tmp_path / "forge.tar", code=3).stdout
+        (note,) = read_dump(tmp_path / "forge.tar").notes
+        subject, _, refs = note.partition(" are missing: ")
+        assert subject == f"projects {project_id}: the objects of these refs" and f"note   {note}" in output
+        assert {name.rstrip(",") for name in refs.split()} & set(names)
+
     def test_missing_folders_and_keys_are_named(self, source: CommandRunner, tmp_path: Path) -> None:
         refuses(CommandRunner(tmp_path / "absent"), "there is no data folder", "dump", tmp_path / "forge.tar")
         refuses(source, "No such file", "dump", tmp_path / "absent" / "forge.tar")
