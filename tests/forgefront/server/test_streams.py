@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import re
 import signal
 import subprocess
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ RENAME = "mutation($i: UpdateMergeRequestInput!) { updateMergeRequest(input: $i)
 MERGE_REQUESTS = "subscription { mergeRequestChanged { seq from to mergeRequest { databaseId } } }"
 BRANCHES = "subscription($ps: [String!]!) { branchHealthChanged(projects: $ps) { seq from to name } }"
 PROTOCOL = Subprotocol("graphql-transport-ws")
+MANUAL = Path(__file__).parents[3] / "docs" / "manual.md"
 
 
 @dataclass
@@ -295,6 +298,27 @@ class TestSeveralProcesses:
 
 @ONE_DATABASE
 class TestWebSockets:
+    async def test_program_of_the_manual_prints_events(self, forge: StreamServers) -> None:
+        (program,) = re.findall(r"^```python\n(.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        arguments = ["-c", program, forge.urls[0].replace("http", "ws", 1) + "/graphql", token_of(forge.owner)]
+        process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            # `recv` returns before the subscription begins; the events of later changes are printed from then on.
+            acknowledged = json.loads(await asyncio.wait_for(process.stdout.readline(), 20))
+            assert acknowledged["type"] == "connection_ack"
+            for number in range(len(forge.builds)):
+                await forge.start(number)
+                with suppress(TimeoutError):
+                    event = json.loads(await asyncio.wait_for(process.stdout.readline(), 1))
+                    break
+            else:
+                raise AssertionError("the program printed no event")
+            assert event["payload"]["data"]["buildChanged"]["to"] == "RUNNING"
+        finally:
+            process.kill()
+            await process.wait()
+
     async def test_operations(self, forge: StreamServers) -> None:
         async with forge.socket(init={"Authorization": f"Bearer {token_of(forge.owner)}"}) as socket:
             await socket.send(type="ping")
