@@ -44,7 +44,7 @@ class TestSelection:
         assert select_tests("tests/test_that_was_deleted.py")[0] == set()
 
     def test_of_the_codebase(self) -> None:
-        assert {*codebase_tests("docs/operations.md")} == {"tests/test_docs.py"}
+        assert {*codebase_tests("docs/operations.md")} == {"tests/test_docs.py", "tests/test_examples.py"}
         assert {"tests/test_names.py", "tests/storage/test_migrations.py"} <= {*codebase_tests("storage/tables/issues/milestones.py")}
         assert all((ROOT / test).is_file() for tests in CODEBASE_TESTS.values() for test in tests)
 

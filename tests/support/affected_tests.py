@@ -43,8 +43,8 @@ CODEBASE_TESTS = {
     "forgefront/pages/static/": ("tests/forgefront/pages/test_static_files.py",),
     "pyproject.toml": ("tests/test_locks.py",),
     "requirements": ("tests/test_locks.py",),
-    "docs/": ("tests/test_docs.py",),
-    "README.md": ("tests/test_docs.py",),
+    "docs/": ("tests/test_docs.py", "tests/test_examples.py"),
+    "README.md": ("tests/test_docs.py", "tests/test_examples.py"),
     "CONTRIBUTING.md": ("tests/test_docs.py",),
     "CHANGELOG.md": ("tests/test_docs.py",),
 }
