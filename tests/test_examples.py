@@ -3,6 +3,9 @@
 import json
 import re
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,6 +104,29 @@ def test_defaults_of_the_manual_are_those_of_the_settings() -> None:
             if field is None or not is_default(value, field.default):
                 wrong.append(f"FORGEFRONT_{name.upper()}: {value}, not {field.default if field else 'a setting'}")
     assert not wrong and count > 80
+
+
+@pytest.mark.parametrize("page", ["docs/operations.md", "docs/moving.md"])
+def test_configurations_of_the_examples_are_accepted(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example that only sets variables, as a shell and systemd read it."""
+    examples = [text for text in blocks_of(page, "sh") if all(re.match(r" *(?:#|FORGEFRONT_\w+=|$)", line) for line in text.splitlines())]
+    assert examples
+    for text in examples:
+        with monkeypatch.context() as environment:
+            for assignment in shlex.split(text, comments=True):
+                name, _, value = assignment.partition("=")
+                environment.setenv(name, value)
+                assert name.removeprefix("FORGEFRONT_").lower() in Config.model_fields
+            Config.load()
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="NOT RUN: systemd-analyze (apt install systemd)")
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
+    (unit,) = blocks_of("docs/operations.md", "ini")
+    file = tmp_path / "forgefront.service"
+    file.write_text(unit.replace("/opt/forgefront/bin/forgefront", sys.executable), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "verify", "--man=no", str(file)], capture_output=True, text=True)
+    assert (done.returncode, [line for line in done.stderr.splitlines() if file.name in line]) == (0, [])
 
 
 def is_default(written: str, default: Any) -> bool:
