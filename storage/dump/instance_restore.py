@@ -21,6 +21,7 @@ from storage.dump.table_loader import TableLoader, TargetNotEmpty, open_loader, 
 from storage.git.importing.repository_import import ProgressCallback
 from storage.git.repositories import StagedRepository
 from storage.git.repository import Repository
+from storage.git.repository_cache import RepositoryCache
 from storage.objects.folder_store import FolderStore
 from storage.objects.object_store import ALL_SECONDS
 from storage.tables import metadata
@@ -158,7 +159,9 @@ class InstanceRestore:
                 await session.commit()
 
     async def _upload_repositories(self) -> None:
-        """Uploads all packs, if the repositories are in a bucket; the folders stay as copies."""
+        """Uploads all packs, if the repositories are in a bucket; the folders stay as copies. Otherwise they are where they belong."""
+        if not isinstance(self._data.repositories, RepositoryCache):
+            return
         paths = sorted(self._data.repositories.root.glob("[0-9]*.git"))
         for number, path in enumerate(paths):
             self._uploaded.append(await self._data.repositories.publish_staged(path))

@@ -98,6 +98,10 @@ class TestRestoredFolder:
         repositories = [runner.data / "repositories" / f"{project['id']}.git" for runner in (source, target)]
         assert git(repositories[0], "log", "--all", "--graph") == git(repositories[1], "log", "--all", "--graph") != ""
 
+    def test_repositories_of_a_folder_are_not_reported_as_uploaded(self, target: CommandRunner, dump: Path) -> None:
+        progress = target("restore", dump).stderr
+        assert "checking: " in progress and "uploading" not in progress
+
     def test_text_says_what_to_do(self, target: CommandRunner, dump: Path) -> None:
         output = target("restore", dump).stdout
         assert output.startswith("Restored ")
