@@ -48,14 +48,15 @@ def mutation(
     returns: Any,
     description: str,
     entity_description: str,
-    conflict: UserError | None = None,
+    conflict: UserError | Callable[[Any], UserError] | None = None,
     second_field: tuple[str, Any, str] | None = None,
     deletes: bool = False,
     anonymous: bool = False,
     runner: bool = False,
     extra_wait_seconds: float = 0.0,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
-    """Makes a mutation from `async def verb_noun(info, input) -> row`. `conflict` is the error for a violated unique constraint.
+    """Makes a mutation from `async def verb_noun(info, input) -> row`. `conflict` is the error for a violated unique constraint,
+    or a function that returns it for the input.
 
     `second_field` is the name, type and description of a second field of the payload; the function then returns a pair. `deletes`: the
     returned row was deleted, and the second field is its id (`DELETED_ID`). The rest are `FieldFacts`.
@@ -86,7 +87,8 @@ def mutation(
                 if not is_unique_violation(error):
                     # A row to which the change refers was deleted meanwhile.
                     raise NotFound("Parent") from error
-                return _make_error_payload(payload, (entity, extra_name), conflict or Conflict(None, "An equal object already exists."))
+                taken = conflict(input) if callable(conflict) else conflict
+                return _make_error_payload(payload, (entity, extra_name), taken or Conflict(None, "An equal object already exists."))
             await run_after_commit(context)
             await switch_to_reader(context)
             if deletes:

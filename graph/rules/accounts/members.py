@@ -83,14 +83,14 @@ async def filter_group_members(context: Context, rows: Sequence[tables.GroupMemb
     return [row for row in rows if row.group_id in readable]
 
 
-async def require_no_member(context: Context, condition: object) -> None:
-    """Raises Conflict when the user is already a member."""
-    if await context.exists(condition):
-        raise already_member_error()
+def field_of_user(values: Mapping[str, Any]) -> str:
+    """The name of the input field that identifies the user in the values of a `MemberReferenceInput`: the one that `get_user` reads."""
+    return "username" if values.get("user_id") is None and values.get("username") else "userId"
 
 
-def already_member_error() -> Conflict:
-    return Conflict("userId", "Already exists")
+def already_member_error(values: Mapping[str, Any]) -> Conflict:
+    """The error for the values of a `MemberReferenceInput` whose user is a member already."""
+    return Conflict(field_of_user(values), "Already exists")
 
 
 async def get_leaving_user(context: Context, values: Mapping[str, Any], action: Action, parent: object) -> tables.User:
@@ -105,17 +105,21 @@ async def get_leaving_user(context: Context, values: Mapping[str, Any], action: 
     return await get_user(context, user_id, username)
 
 
-async def require_another_owner(context: Context, member: tables.GroupMember) -> None:
-    """Raises Invalid when the group, which the caller has locked, would be left without an owner."""
+async def require_another_owner(context: Context, member: tables.GroupMember, user_field: str = "userId") -> None:
+    """Raises Invalid when the group, which the caller has locked, would be left without an owner.
+
+    `user_field` is the input field that identifies the member (`field_of_user`).
+    """
     if member.access_level == AccessLevel.OWNER and not await context.exists(members.has_other_owner(member.group_id, member.user_id)):
-        raise Invalid("userId", "is the last owner of the group")
+        raise Invalid(user_field, "is the last owner of the group")
 
 
 async def add_group_member(context: Context, group: tables.Namespace, values: Mapping[str, Any]) -> tables.GroupMember:
     """Add the user of the values of a `MemberLevelInput`. Raises NotFound, Required, Forbidden, Invalid, Conflict."""
     user, level = await _find_user(context, values), _parse_level(values, GROUP_LEVELS)
     accounts.require_changeable(user)
-    await require_no_member(context, members.is_in_group(group.id, user.id))
+    if await context.exists(members.is_in_group(group.id, user.id)):
+        raise already_member_error(values)
     moment = context.now()
     row = tables.GroupMember(group_id=group.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
     context.add_deferred(row)
@@ -130,16 +134,18 @@ async def update_group_member(context: Context, group: tables.Namespace, values:
     member = await lock_group_member(context, group, user)
     level = _parse_level(values, GROUP_LEVELS)
     if level != member.access_level:
-        await require_another_owner(context, member)
+        await require_another_owner(context, member, field_of_user(values))
     member.access_level, member.updated_at = level, context.now()
     return member
 
 
-async def remove_group_member(context: Context, group: tables.Namespace, user: tables.User) -> tables.GroupMember:
-    """End a membership in a group. Raises NotFound, Invalid for the last owner."""
+async def remove_group_member(
+    context: Context, group: tables.Namespace, user: tables.User, user_field: str = "userId"
+) -> tables.GroupMember:
+    """End a membership in a group. Raises NotFound, Invalid for the last owner, with `user_field` (`field_of_user`) as the field."""
     await groups.lock_group(context, group)
     member = await lock_group_member(context, group, user)
-    await require_another_owner(context, member)
+    await require_another_owner(context, member, user_field)
     await publish(context, payloads.UserRemovedFromGroup, member)
     await context.delete(member)
     return member
@@ -157,7 +163,7 @@ async def add_project_member(context: Context, project: tables.Project, values: 
     if existing is not None:
         if values.get("keep_existing"):
             return existing
-        raise already_member_error()
+        raise already_member_error(values)
     moment = context.now()
     row = tables.ProjectMember(project_id=project.id, user_id=user.id, access_level=level, created_at=moment, updated_at=moment)
     context.add_deferred(row)

@@ -160,7 +160,7 @@ class RemoveProjectMemberInput(MemberReferenceInput):
     returns=GroupMember,
     entity_description="The added member.",
     description="Adds a user to a group. Requires the owner role.",
-    conflict=members.already_member_error(),
+    conflict=lambda input: members.already_member_error(sent_values(input)),
 )
 async def add_group_member(info: Info, input: AddGroupMemberInput) -> tables.GroupMember:
     group = await lookup.get_group(info.context, input.group_path)
@@ -189,8 +189,9 @@ async def update_group_member(info: Info, input: UpdateGroupMemberInput) -> tabl
 )
 async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tables.GroupMember:
     group = await lookup.get_group(info.context, input.group_path)
-    user = await members.get_leaving_user(info.context, sent_values(input), Action.ADMIN_GROUP_MEMBER, group)
-    return await members.remove_group_member(info.context, group, user)
+    values = sent_values(input)
+    user = await members.get_leaving_user(info.context, values, Action.ADMIN_GROUP_MEMBER, group)
+    return await members.remove_group_member(info.context, group, user, members.field_of_user(values))
 
 
 @mutation(
@@ -198,7 +199,7 @@ async def remove_group_member(info: Info, input: RemoveGroupMemberInput) -> tabl
     returns=ProjectMember,
     entity_description="The added member.",
     description="Adds a user to a project. Requires the master role.",
-    conflict=members.already_member_error(),
+    conflict=lambda input: members.already_member_error(sent_values(input)),
 )
 async def add_project_member(info: Info, input: AddProjectMemberInput) -> tables.ProjectMember:
     project = await find_project(info.context, input.project_path, Action.ADMIN_PROJECT_MEMBER)

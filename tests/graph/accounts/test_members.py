@@ -45,6 +45,32 @@ class TestAddGroupMember:
         assert added == ({"accessLevel": "OWNER", "accessLevelValue": 50, "user": {"username": "bob"}}, [])
         assert await ask.codes(ADD_TO_GROUP, bob, input={"groupPath": group.path, "userId": bob.id, "accessLevel": "GUEST"}) == ["CONFLICT"]
 
+    async def test_errors_about_the_user_name_the_field_that_was_sent(self, ask: Ask, make: DataFactory) -> None:
+        group = await make.group(owner=(owner := await make.user("ada")))
+        project = await make.project(owner=owner)
+        await make.member(project, await make.user("bob"), AccessLevel.GUEST)
+
+        for named, field in (
+            ({"username": "ADA"}, "username"),
+            ({"userId": owner.id}, "userId"),
+            ({"userId": None, "username": "ada"}, "username"),
+        ):
+            input: dict[str, Any] = {"groupPath": group.path, "accessLevel": "GUEST", **named}
+            assert await result(ask, ADD_TO_GROUP, owner, **input) == (None, [(field, "CONFLICT")])
+            assert await result(ask, UPDATE_IN_GROUP, owner, **input) == (None, [(field, "INVALID")])
+            assert await result(ask, REMOVE_FROM_GROUP, owner, groupPath=group.path, **named) == (None, [(field, "INVALID")])
+        member: dict[str, Any] = {"projectPath": str(project.id), "username": "bob", "accessLevel": "GUEST"}
+        assert await result(ask, ADD_TO_PROJECT, owner, **member) == (None, [("username", "CONFLICT")])
+
+    async def test_concurrent_calls_add_a_member_once(self, ask: Ask, make: DataFactory) -> None:
+        group = await make.group(owner=(owner := await make.user()))
+        await make.user("bob")
+        input = {"groupPath": group.path, "username": "bob", "accessLevel": "GUEST"}
+
+        added = await asyncio.gather(*(result(ask, ADD_TO_GROUP, owner, **input) for _ in range(4)))
+
+        assert sorted(str(errors) for _, errors in added) == ["[('username', 'CONFLICT')]"] * 3 + ["[]"]
+
     @pytest.mark.parametrize(
         ("input", "error"),
         [
