@@ -18,7 +18,7 @@ from graph.types.accounts.users import User
 from graph.types.builds.builds import Build
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import load_commit
-from graph.types.inputs import find_project
+from graph.types.inputs import DateTimeRange, find_project
 from storage import tables
 from storage.tables import RunWhen
 from storage.tables.builds.builds import is_current
@@ -35,11 +35,13 @@ JobWhen = strawberry.enum(RunWhen, name="JobWhen", description="Result of the ea
 class PipelineFilter:
     ref: list[str] | None = strawberry.field(description="Branch or tag is one of these.", default=None)
     sha: list[str] | None = strawberry.field(description="Full commit ID is one of these.", default=None)
+    created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
 
     def conditions(self) -> list[Any]:
         row = tables.Pipeline
         criteria = ((row.ref, self.ref), (row.sha, self.sha))
-        return [col(key).in_(values) for key, values in criteria if values is not None]
+        found = [col(key).in_(values) for key, values in criteria if values is not None]
+        return found if self.created is None else [*found, *self.created.conditions(row.created_at)]
 
 
 @strawberry.type(

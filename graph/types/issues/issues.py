@@ -20,7 +20,7 @@ from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
-from graph.types.inputs import NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
+from graph.types.inputs import DateTimeRange, NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
@@ -65,6 +65,9 @@ class IssueFilter:
     author_username: list[str] | None = strawberry.field(description="Created by one of these users.", default=None)
     assignee_username: list[str] | None = strawberry.field(description="Assigned to one of these users.", default=None)
     search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
+    created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
+    updated: DateTimeRange | None = strawberry.field(description="Last updated in this time range.", default=None)
+    closed: DateTimeRange | None = strawberry.field(description="Closed in this time range, and not reopened since.", default=None)
 
     def conditions(self) -> list[Any]:
         issue = tables.Issue
@@ -83,6 +86,10 @@ class IssueFilter:
             found.append(col(issue.assignee_id).in_(issue_statements.ids_of_users(self.assignee_username)))
         if self.search is not None:
             found.append(contains_ignoring_case(issue.title, validate_search(self.search)))
+        spans: list[tuple[Any, Any]] = [(issue.created_at, self.created), (issue.updated_at, self.updated), (issue.closed_at, self.closed)]
+        for moment, span in spans:
+            if span is not None:
+                found += span.conditions(moment)
         return found
 
     def counters(self) -> list[Any] | None:

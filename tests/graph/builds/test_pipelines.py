@@ -560,6 +560,13 @@ class TestPipelineFields:
         assert await refs(ref=["master"]) == ["master"]
         assert await refs(sha=[second]) == ["topic"]
         assert await refs(sha=[first, second], ref=["none"]) == []
+        data = await ask.data(
+            "query ($p: String!) { project(path: $p) { pipelines { nodes { createdAt } } } }", owner, p=str(pushes.project.id)
+        )
+        newest, oldest = (node["createdAt"] for node in data["project"]["pipelines"]["nodes"])
+        assert await refs(created={"since": newest}) == ["topic"]
+        assert await refs(created={"since": oldest, "until": newest}) == ["master"]
+        assert await refs(created={"until": oldest}) == []
         data = await ask.data(OF_COMMIT, owner, path=str(pushes.project.id), rev=first)
         assert data["project"]["commit"] == {"status": "PENDING", "pipelines": {"nodes": [{"ref": "master"}]}}
 

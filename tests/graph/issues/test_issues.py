@@ -1,8 +1,9 @@
 """Issues through the graph."""
 
+from datetime import UTC, datetime
 from typing import Any
 
-from storage.tables import Visibility
+from storage.tables import IssueState, Visibility
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
@@ -26,6 +27,27 @@ class TestListIssues:
 
         assert len(data["project"]["issues"]["nodes"]) == 30
         assert len(thirty) <= len(one)
+
+    async def test_filters_by_time_ranges_whose_end_is_exclusive(self, ask: Ask, make: DataFactory) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        days = [datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2, 3)]
+        for title, closed_at in zip("abc", (None, days[1], days[2]), strict=True):
+            moment = days["abc".index(title)]
+            state = IssueState.OPENED if closed_at is None else IssueState.CLOSED
+            await make.issue(project, title=title, created_at=moment, updated_at=moment, state=state, closed_at=closed_at)
+        query = """query ($path: String!, $filter: IssueFilter) { project(path: $path) {
+            issues(filter: $filter) { totalCount nodes { title } } } }"""
+        second = {"since": "2020-01-02T01:00:00+01:00", "until": "2020-01-03T00:00:00Z"}
+        for ranges, expected in (
+            ({"created": second}, "b"),
+            ({"updated": second}, "b"),
+            ({"closed": second}, "b"),
+            ({"closed": {"until": "2021-01-01T00:00:00Z"}}, "cb"),
+            ({"closed": {"until": "2021-01-01T00:00:00Z"}, "created": {"since": "2020-01-03T00:00:00Z"}}, "c"),
+            ({"created": second, "state": ["OPENED"]}, ""),
+        ):
+            found = (await ask.data(query, owner, path=str(project.id), filter=ranges))["project"]["issues"]
+            assert (titles(found), found["totalCount"]) == (list(expected), len(expected)), ranges
 
 
 OWN = """{ created: issues { nodes { title } } assigned: issues(scope: ASSIGNED) { totalCount nodes { title } }
