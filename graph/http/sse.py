@@ -22,6 +22,7 @@ from collections.abc import Mapping
 import orjson
 from starlette.types import Receive, Send
 
+from graph.http.requests import GraphqlRequestError
 from graph.http.responses import rate_headers, serialize_result
 from graph.live.subscription_streams import SubscriptionStream
 from graph.live.trace_feeds import MAX_POSITION_DIGITS
@@ -47,9 +48,15 @@ COMPLETE = b"event: complete\ndata:\n\n"
 
 def parse_last_event_id(header: str | None) -> int | None:
     """Parses the sequence number in Last-Event-ID; None without one; 0 is the position before the first change. Those of traces are larger
-    than ids."""
-    is_number = header is not None and header.isascii() and header.isdigit() and len(header) <= MAX_POSITION_DIGITS
-    return int(header) if header is not None and is_number else None
+    than ids.
+
+    Raises GraphqlRequestError for a value that no event has: a stream that began at the end instead would miss events.
+    """
+    if not header:
+        return None
+    if not (header.isascii() and header.isdigit() and len(header) <= MAX_POSITION_DIGITS):
+        raise GraphqlRequestError(400, "`Last-Event-ID` must be the `id` of an event you received. Without it, the stream starts now.")
+    return int(header)
 
 
 async def send_response(json: bytes, headers: Mapping[str, str], send: Send) -> None:

@@ -53,7 +53,9 @@ async def subscribe(
                 is_trace = isinstance(change_filter, TraceFilter)
                 if is_trace:
                     change_filter = replace(change_filter, after=after)
-                elif after <= MAX_ID:
+                elif after > MAX_ID:
+                    raise BadRequest("`Last-Event-ID` is not the `id` of an event of this subscription. Without it, the stream starts now.")
+                else:
                     change_filter = replace(change_filter, after=max(after, change_filter.after or 0))
             stream_class = TraceStream if isinstance(change_filter, TraceFilter) else SubscriptionStream
             stream = stream_class(graph, allowed.prepared, variables, credential or "", viewer_id, request_id, change_filter)

@@ -357,6 +357,13 @@ class TestAccept:
         assert response.headers["content-type"] == f"{PLAIN}; charset=utf-8"
         assert fake.calls == []
 
+    @pytest.mark.parametrize("position", ["abc", "-1", "1.0", "9" * 19, "0x10"])
+    async def test_a_stream_does_not_start_after_an_event_id_that_no_event_has(self, client: httpx.AsyncClient, position: str) -> None:
+        headers = {"accept": "text/event-stream", "last-event-id": position}
+        assert "`Last-Event-ID`" in problem(await client.post("", json={"query": "subscription { a }"}, headers=headers), 400)
+        # An operation that does not resume ignores it.
+        assert (await client.post("", json={"query": "{a}"}, headers=headers)).status_code == 200
+
 
 class TestCredential:
     @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from graph.live import broadcaster
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, Subscriber
 from graph.live.change_log import CommittedLogReader
 from graph.live.subscription_streams import SubscriptionStream
+from graph.live.subscriptions import subscribe
 from graph.operations.execution import Graph, prepare
 from graph.operations.results import OperationResult
 from graph.operations.transaction import commit_and_notify, session_for
@@ -206,6 +207,11 @@ class TestResuming:
     @pytest.mark.parametrize("after", ["", "-1", "1.5", "x", "99999999999", "2147483648", "é"])
     async def test_rejects_an_invalid_sequence_number(self, graph: Graph, owner: tables.User, after: str) -> None:
         assert await rejection_code(graph, owner, CHANGED, after=after) == Code.BAD_REQUEST
+
+    async def test_rejects_a_last_event_id_of_a_trace(self, graph: Graph, owner: tables.User) -> None:
+        outcome = await subscribe(graph, CHANGED, {}, None, token_of(owner), request_id="test", after=2**40)
+        assert isinstance(outcome, OperationResult)
+        assert [(error.code, "`Last-Event-ID`" in error.message) for error in outcome.errors] == [(Code.BAD_REQUEST, True)]
 
 
 class TestResumingAfterRestoration:
