@@ -1,12 +1,13 @@
 """Keyset pagination: pages stay exact while rows are inserted.
 
-A cursor contains the ordering's name and the values of its columns in one row, ending with the id, so a page continues exactly after that
-row. `offset` with `first` serves the page numbers of v3.
+A cursor contains the names of the table and of the ordering, and the values of its columns in one row, ending with the id, so a page
+continues exactly after that row. `offset` with `first` serves the page numbers of v3.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
@@ -64,6 +65,11 @@ class KeysetListing:
         narrowed = None if self.counters is None or counters is None else (*self.counters, *counters)
         return replace(self, conditions=(*self.conditions, *conditions), counters=narrowed)
 
+    @cached_property
+    def _cursor_mark(self) -> str:
+        """With the table, because most tables have orderings of the same names: a position in another list would skip rows of this one."""
+        return f"{self.table.__tablename__}:{self.order.name}"
+
     @property
     def _parent_columns(self) -> list[Any]:
         if self.parent is None:
@@ -86,7 +92,7 @@ class KeysetListing:
 
     def cursor_of(self, values: Iterable[Any]) -> str:
         """Returns the cursor of a row with these values of the ordering's columns."""
-        return encode_cursor(self.order.name, *map(_serialize_value, values))
+        return encode_cursor(self._cursor_mark, *map(_serialize_value, values))
 
     def cursor_values(self, cursor: str) -> list[Any]:
         """Returns the values of the ordering's columns in the cursor's row. Raises BadRequest for an invalid cursor."""
@@ -95,7 +101,7 @@ class KeysetListing:
         def parse_values(*values: Any) -> list[Any]:
             return [_parse_value(value, _python_type_of(column.type)) for value, column in zip(values, columns, strict=True)]
 
-        return decode_cursor(cursor, self.order.name, parse_values, list_description="this list in this order")
+        return decode_cursor(cursor, self._cursor_mark, parse_values, list_description="this list in this order")
 
     def seek_condition(self, values: list[Any], *, later: bool) -> ColumnElement[bool]:
         """The condition that a row comes after (or before) the row with these values of the ordering's columns.

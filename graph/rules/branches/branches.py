@@ -26,7 +26,6 @@ from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
 
-_CURSOR_KIND = "ref"
 _BranchLookup = tuple[int, str | None, str | None]
 """A project id, the name of a branch or None, and the name of the project's default branch."""
 
@@ -58,7 +57,7 @@ class BranchRef(ProjectRef):
 
 
 async def list_branches(context: Context, project: tables.Project, window: Window) -> ConnectionPage:
-    return page_of_refs(await list_refs(context, project.id, Repository.branches, BRANCHES, BranchRef), window)
+    return page_of_refs(await list_refs(context, project.id, Repository.branches, BRANCHES, BranchRef), window, "branch")
 
 
 async def list_refs(
@@ -229,13 +228,15 @@ async def move_ref(
     await ref_updates.apply_updates(context, locked, prepared)
 
 
-def page_of_refs(refs: Sequence[ProjectRef], window: Window, *, descending: bool = False) -> ConnectionPage:
+def page_of_refs(refs: Sequence[ProjectRef], window: Window, cursor_kind: str, *, descending: bool = False) -> ConnectionPage:
     """A page of refs sorted by name.
 
-    A cursor is a name, so pages stay exact while refs are created and deleted.
+    A cursor is a name, so pages stay exact while refs are created and deleted. `cursor_kind` is the mark of the cursors of the list in
+    ascending order.
     """
-    after = decode_cursor(window.after, _CURSOR_KIND, _encode_name) if window.after is not None else None
-    before = decode_cursor(window.before, _CURSOR_KIND, _encode_name) if window.before is not None else None
+    mark = f"-{cursor_kind}" if descending else cursor_kind
+    after = decode_cursor(window.after, mark, _encode_name) if window.after is not None else None
+    before = decode_cursor(window.before, mark, _encode_name) if window.before is not None else None
     low, high = (before, after) if descending else (after, before)
     remaining = [ref for ref in refs if (low is None or ref.name.encode() > low) and (high is None or ref.name.encode() < high)]
     if descending:
@@ -247,7 +248,7 @@ def page_of_refs(refs: Sequence[ProjectRef], window: Window, *, descending: bool
         nodes=shown,
         has_next=before is not None if window.backward else has_more,
         has_previous=has_more if window.backward else after is not None or window.offset > 0,
-        cursor=lambda ref: encode_cursor(_CURSOR_KIND, ref.name),
+        cursor=lambda ref: encode_cursor(mark, ref.name),
         count=lambda: len(refs),
     )
 

@@ -36,7 +36,7 @@ class TagRef(ProjectRef):
 
 async def list_tags(context: Context, project: tables.Project, window: Window, *, descending: bool) -> ConnectionPage:
     found = await branches.list_refs(context, project.id, Repository.tags, TAGS, TagRef)
-    return branches.page_of_refs(found, window, descending=descending)
+    return branches.page_of_refs(found, window, "tag", descending=descending)
 
 
 async def tag_nodes(context: Context, keys: list[str]) -> dict[str, Any]:

@@ -172,6 +172,23 @@ class TestWrongArguments:
 
         assert codes == ["BAD_REQUEST"]
 
+    @pytest.mark.parametrize("planner", [True, False], ids=["planned", "unplanned"])
+    async def test_a_cursor_is_bound_to_its_list(self, services: Services, make: DataFactory, owner: tables.User, planner: bool) -> None:
+        project = await make.project(owner=owner, history={"commits": 10, "tags": 2})
+        await make.issue(project)
+        await make.merge_request(project)
+        await make.snippet(project)
+        ask = Ask(Graph(services, planner=planner))
+        lists = ("issues(%s)", "mergeRequests(%s)", "snippets(%s)", "branches(%s)", "tags(%s)", "tags(direction: DESC, %s)")
+        text = "query ($path: String!, $c: String) { project(path: $path) { list: %s { edges { cursor } } } }"
+        texts = [text % (each % "first: 1, after: $c") for each in lists]
+        found = [(await ask.data(each, owner, path=str(project.id)))["project"]["list"]["edges"][0]["cursor"] for each in texts]
+
+        for index, each in enumerate(texts):
+            errors = [(await ask(each, owner, path=str(project.id), c=cursor)).errors for cursor in found]
+            assert [position for position, error in enumerate(errors) if not error] == [index], each
+            assert {error[0].code for error in errors if error} == {"BAD_REQUEST"}
+
 
 class TestPagesOfManyParents:
     QUERY = """query { issues(first: 30) { nodes { title
