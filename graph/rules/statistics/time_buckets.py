@@ -14,6 +14,9 @@ MAX_YEARS_AHEAD = 10
 External systems may send future timestamps.
 """
 MAX_ZONE_NAME_LENGTH = 100
+HOST_ZONES = ("localtime", "posixrules", "posix/", "right/")
+"""Beginnings of the names of files beside the IANA zones. Only some hosts have them, `localtime` is the zone of the host, and in those of
+`right/` each change of offset is late by the leap seconds so far."""
 SCAN_STEP = timedelta(days=6)
 """No zone has changed its offset twice in less time: in 2000 Recife changed it back after a week."""
 
@@ -36,7 +39,7 @@ def _parse_zone(name: str) -> tzinfo:
     if name == "UTC":
         return UTC
     try:
-        if len(name) > MAX_ZONE_NAME_LENGTH:
+        if len(name) > MAX_ZONE_NAME_LENGTH or name.startswith(HOST_ZONES):
             raise ValueError
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:

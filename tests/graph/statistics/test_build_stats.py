@@ -226,6 +226,11 @@ class TestBuckets:
         for name in ("Europe/Nowhere", "Europe", "../../etc/passwd", "x" * 5_000, "a\0b"):
             assert await ask.codes(OF_PROJECT, owner, path=str(project.id), bucket="DAY", timezone=name) == ["BAD_REQUEST"], name
 
+    @pytest.mark.parametrize("zone", ["localtime", "posixrules", "posix/Europe/Helsinki", "right/Europe/Helsinki"])
+    def test_files_of_the_host_are_not_zones(self, zone: str) -> None:
+        with pytest.raises(BadRequest, match="Unknown time zone"):
+            build_buckets(TimeBucket.DAY, zone, None, None, MOMENT)
+
     @pytest.mark.parametrize("zone", ["Europe/Helsinki", "Australia/Lord_Howe", "America/Sao_Paulo", "Asia/Kathmandu", "Pacific/Apia"])
     def test_keys_are_the_start_of_each_bucket(self, zone: str) -> None:
         zone_info, numbers = ZoneInfo(zone), random.Random(zone)
