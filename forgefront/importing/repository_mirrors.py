@@ -193,6 +193,9 @@ class RepositoryMirrors:
             if process.poll() is None:
                 git_command.kill_group(process)
                 process.wait()
+            for stream in (process.stdout, process.stderr):
+                assert stream is not None  # noqa: S101 - PIPE above
+                stream.close()
         # Otherwise the next credentials would be tried.
         check_canceled()
         if process.returncode:

@@ -1,6 +1,7 @@
 """Mirrors of imported repositories, whose git processes end with their caller."""
 
 import asyncio
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ import pytest
 
 from forgefront.importing import repository_mirrors
 from forgefront.importing.repository_mirrors import CloneFailed, MirrorSource, RepositoryMirrors
+from storage.git.cancellation import WorkCanceled
+from storage.git.subprocesses import git_command
 from tests.support.git.git_history import make_history
 from tests.support.waiting import wait_until
 
@@ -48,6 +51,26 @@ async def test_git_ends_with_a_caller_that_is_canceled(method: str, tmp_path: Pa
         assert connections == 1
     finally:
         server.close()
+
+
+def test_pipes_are_closed_if_the_caller_is_canceled_when_git_has_just_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start, started = git_command.start_process, []
+
+    def start_and_note(*arguments: Any, **settings: Any) -> subprocess.Popen[bytes]:
+        started.append(start(*arguments, **settings))
+        return started[-1]
+
+    def cancel(_: Any) -> None:
+        raise WorkCanceled
+
+    monkeypatch.setattr(git_command, "start_process", start_and_note)
+    monkeypatch.setattr(repository_mirrors, "call_when_canceled", cancel)
+    with pytest.raises(WorkCanceled):
+        RepositoryMirrors(tmp_path, parallel=1).uses_lfs(7)
+
+    (process,) = started
+    assert process.stdout is not None and process.stderr is not None
+    assert (process.stdout.closed, process.stderr.closed) == (True, True)
 
 
 async def test_a_list_of_refs_beyond_the_limit_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
