@@ -1,6 +1,6 @@
 """Generated code: a function that serializes the objects of a level, in the order of the selection."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from graph.planner.codegen.leaf_serializers import leaf_serializer, require_non_null
@@ -19,13 +19,7 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
         answer = {part.key: part.value if isinstance(part, ConstantField) else None for part in parts}
         return lambda objects: [answer.copy() for _ in objects]
     scope = Scope()
-    items = []
-    for part in parts:
-        if isinstance(part, LeafField):
-            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format))
-            items.append(f"{key}: {_attribute_expression(part, serialize)}")
-        else:
-            items.append(_other_item(part, scope, "d[{!r}]"))
+    items = ", ".join(_make_items(parts, scope, _quick_leaf, "d[{!r}]"))
     compiled: list[ObjectSerializer] = []
 
     def serialize_slowly(objects: Sequence[Any]) -> list[dict[str, Any]]:
@@ -37,7 +31,7 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
     errors, fallback = scope.bind((AttributeError, KeyError, PlanBailout)), scope.bind(serialize_slowly)
     body = [
         "try:",
-        f"    return [{{{', '.join(items)}}} for o in objects for d in (o.__dict__,)]",
+        f"    return [{{{items}}} for o in objects for d in (o.__dict__,)]",
         f"except {errors}:",
         f"    return {fallback}(objects)",
     ]
@@ -47,26 +41,31 @@ def compile_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
 def _compile_slow_serializer(parts: Sequence[ObjectPart]) -> ObjectSerializer:
     # In a scope of its own, so that both functions go without the garbage collector.
     scope = Scope()
-    items = []
+    items = ", ".join(_make_items(parts, scope, _slow_leaf, "o.{}"))
+    return scope.define("slow", ["objects"], [f"return [{{{items}}} for o in objects]"])  # type: ignore[no-any-return]
+
+
+def _make_items(parts: Sequence[ObjectPart], scope: Scope, leaf: Callable[[LeafField, str], str], attribute: str) -> Iterator[str]:
+    """The items of an answer.
+
+    `leaf` makes the expression of a leaf and the name of its serializer; `attribute` is the format of one that reads an attribute.
+    """
     for part in parts:
+        key = scope.bind(part.key)
         if isinstance(part, LeafField):
-            key, serialize = scope.bind(part.key), scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format))
-            items.append(f"{key}: {serialize}(o.{part.attribute})")
+            yield f"{key}: {leaf(part, scope.bind(leaf_serializer(part.kind, part.is_non_null, part.output_format)))}"
+        elif isinstance(part, DerivedField):
+            derived = f"{scope.bind(part.derive)}({', '.join(map(attribute.format, part.attributes))})"
+            yield f"{key}: {f'{scope.bind(require_non_null)}({derived})' if part.is_non_null else derived}"
         else:
-            items.append(_other_item(part, scope, "o.{}"))
-    return scope.define("slow", ["objects"], [f"return [{{{', '.join(items)}}} for o in objects]"])  # type: ignore[no-any-return]
+            yield f"{key}: {scope.bind(part.value) if isinstance(part, ConstantField) else 'None'}"
 
 
-def _other_item(part: ObjectPart, scope: Scope, attribute: str) -> str:
-    """An item of the answer that is no attribute; `attribute` is the format of an expression that reads one."""
-    key = scope.bind(part.key)
-    if not isinstance(part, DerivedField):
-        return f"{key}: {scope.bind(part.value) if isinstance(part, ConstantField) else 'None'}"
-    derived = f"{scope.bind(part.derive)}({', '.join(map(attribute.format, part.attributes))})"
-    return f"{key}: {f'{scope.bind(require_non_null)}({derived})' if part.is_non_null else derived}"
+def _slow_leaf(leaf: LeafField, serialize: str) -> str:
+    return f"{serialize}(o.{leaf.attribute})"
 
 
-def _attribute_expression(leaf: LeafField, serialize: str) -> str:
+def _quick_leaf(leaf: LeafField, serialize: str) -> str:
     value = f"d[{leaf.attribute!r}]"
     if not leaf.is_plain:
         return f"{serialize}({value})"
