@@ -20,7 +20,7 @@ from storage.caches import CacheBounds, LruCache
 
 MAX_PLANS_PER_OPERATION = 16
 """For one operation whose directives take variables; graphql-core executes it for further values."""
-PLAN_CACHE_BOUNDS = CacheBounds("plans", max_entries=150, max_bytes=6 * 2**20)
+PLAN_CACHE_BOUNDS = CacheBounds("plans", max_entries=150, max_bytes=5 * 2**20)
 """Operations that callers sent as strings: those that ran last."""
 PREPARED_PLAN_CACHE_BOUNDS = CacheBounds("prepared plans", max_entries=2_000, max_bytes=32 * 2**20)
 """Operations that were prepared at the start."""

@@ -7,7 +7,7 @@ from weakref import finalize
 
 from storage.caches import CacheBounds, LruCache
 
-PLAN_STATEMENT_CACHE_BOUNDS = CacheBounds("plan statements", max_entries=1_000, max_bytes=3 * 2**20)
+PLAN_STATEMENT_CACHE_BOUNDS = CacheBounds("plan statements", max_entries=1_000, max_bytes=2 * 2**20)
 """For all plans together: the variants of a page contain the values of its filter."""
 
 NodeId = int
