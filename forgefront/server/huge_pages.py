@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HUGE_PAGE_BYTES = 2 * 1024 * 1024
-MIN_RESIDENT = 0.95
-"""The share of a range that must be in memory already: the rest is allocated, 2 MiB of a server of 220 with three quarters."""
+MIN_RESIDENT = 0.75
+"""The share of a range that must be in memory already: the rest is allocated."""
 MIN_MOVE_SECONDS = 0.0002
 """Moving memory that was moved before takes less."""
 _MADV_COLLAPSE = 25
