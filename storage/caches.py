@@ -61,7 +61,8 @@ def _unregister(owner: "weakref.ref[Any]") -> None:
 def current_usage() -> dict[str, CacheUsage]:
     """Returns the current usage of the caches, summed by name."""
     totals = dict.fromkeys(BOUNDS_BY_NAME, CacheUsage(0, 0))
-    for owner, (name, usage_of) in [*_USAGE_FUNCTIONS.items()]:
+    # Copying is one step of the interpreter. A garbage collection during an iteration could remove owners.
+    for owner, (name, usage_of) in _USAGE_FUNCTIONS.copy().items():
         if (alive := owner()) is not None:
             more = usage_of(alive)
             totals[name] = CacheUsage(totals[name].entries + more.entries, totals[name].bytes + more.bytes)

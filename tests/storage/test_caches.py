@@ -79,6 +79,25 @@ class TestLruCache:
         gc.collect()
         assert current_usage()["of a test"] == (1, 5)
 
+    def test_owners_that_are_collected_meanwhile_do_no_harm(self, bounds: CacheBounds) -> None:
+        thresholds = gc.get_threshold()
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(40):
+                cycle: list[object] = [make_cache(bounds)]
+                cycle.append(cycle)
+            del cycle
+            # A collection begins when so many objects are new: while the usages are read.
+            gc.set_threshold(gc.get_count()[0] + 20)
+            gc.enable()
+            current_usage()
+        finally:
+            gc.set_threshold(*thresholds)
+            gc.enable()
+        gc.collect()
+        assert current_usage()["of a test"] == (0, 0)
+
     def test_names_are_unique(self, bounds: CacheBounds) -> None:
         with pytest.raises(ValueError, match="two caches"):
             CacheBounds("of a test", 1, 1)
