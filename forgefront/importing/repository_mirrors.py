@@ -190,12 +190,7 @@ class RepositoryMirrors:
                 output, errors = git_command.communicate(process, limit=MAX_OUTPUT_BYTES + 1)
         finally:
             timer.cancel()
-            if process.poll() is None:
-                git_command.kill_group(process)
-                process.wait()
-            for stream in (process.stdout, process.stderr):
-                assert stream is not None  # noqa: S101 - PIPE above
-                stream.close()
+            git_command.end_process(process)
         # Otherwise the next credentials would be tried.
         check_canceled()
         if process.returncode:

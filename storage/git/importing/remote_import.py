@@ -106,12 +106,7 @@ def _start(folder: Path, remote: RemoteRepository, seconds: float, *arguments: s
             yield process
     finally:
         timer.cancel()
-        if process.poll() is None:
-            git_command.kill_group(process)
-            process.wait()
-        for stream in (process.stdout, process.stderr):
-            if stream is not None:
-                stream.close()
+        git_command.end_process(process)
 
 
 def _credential_environment(remote: RemoteRepository) -> dict[str, str]:

@@ -254,11 +254,7 @@ def start_fetch(
         try:
             yield process
         finally:
-            if process.poll() is None:
-                kill_group(process)
-                process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+            end_process(process)
 
 
 def communicate(process: "subprocess.Popen[bytes]", *, limit: int) -> tuple[bytes, bytes]:
@@ -289,6 +285,16 @@ def kill_group(process: "subprocess.Popen[bytes]") -> None:
     """Kills a process of a session of its own, and its children: fetch has some. Does nothing if it has ended."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_process(process: "subprocess.Popen[bytes]") -> None:
+    """Kills a process of a session of its own, if it has not ended, with its children, and closes its pipes."""
+    if process.poll() is None:
+        kill_group(process)
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def failure_of(stderr: bytes, code: int = 1) -> Exception:
