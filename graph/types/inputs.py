@@ -62,6 +62,11 @@ class DateTimeRange:
         return found
 
 
+def range_conditions(*ranges: tuple[Any, DateTimeRange | None]) -> list[Any]:
+    """SQL conditions that timestamp columns lie in the ranges that are given."""
+    return [condition for column, range in ranges if range is not None for condition in range.conditions(column)]
+
+
 @strawberry.input
 class ProjectInput:
     """Names a project, in which other fields may name or describe an object."""

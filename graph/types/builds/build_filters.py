@@ -6,7 +6,7 @@ import strawberry
 from sqlmodel import col
 
 from graph.fields.declarations import sets_only
-from graph.types.inputs import DateTimeRange
+from graph.types.inputs import DateTimeRange, range_conditions
 from storage import tables
 from storage.analytics.build_statistics import BuildSelection
 from storage.tables import CheckStatus, row_counts
@@ -42,10 +42,7 @@ class BuildFilter:
             found.append(statements.has_ref(self.ref))
         if self.author_username is not None:
             found.append(col(row.user_id).in_(issue_statements.ids_of_users(self.author_username)))
-        spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.finished_at, self.finished)]
-        for moment, span in spans:
-            if span is not None:
-                found += span.conditions(moment)
+        found += range_conditions((row.created_at, self.created), (row.finished_at, self.finished))
         if not self.unplayed:
             found.append(statements.is_check())
         return [*found, statements.is_current()] if self.latest_attempt_only else found

@@ -18,7 +18,7 @@ from graph.types.accounts.users import User
 from graph.types.builds.builds import Build
 from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import load_commit
-from graph.types.inputs import DateTimeRange, find_project
+from graph.types.inputs import DateTimeRange, find_project, range_conditions
 from storage import tables
 from storage.tables import RunWhen
 from storage.tables.builds.builds import is_current
@@ -40,8 +40,8 @@ class PipelineFilter:
     def conditions(self) -> list[Any]:
         row = tables.Pipeline
         criteria = ((row.ref, self.ref), (row.sha, self.sha))
-        found = [col(key).in_(values) for key, values in criteria if values is not None]
-        return found if self.created is None else [*found, *self.created.conditions(row.created_at)]
+        found: list[Any] = [col(key).in_(values) for key, values in criteria if values is not None]
+        return found + range_conditions((row.created_at, self.created))
 
 
 @strawberry.type(

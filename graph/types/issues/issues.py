@@ -20,7 +20,16 @@ from graph.rules.search_terms import validate_search
 from graph.rules.states import IssueTransition
 from graph.types.accounts.group_lists import list_in_group
 from graph.types.accounts.users import User
-from graph.types.inputs import DateTimeRange, NumberedResourceInput, ProjectInput, find_in_project, find_project, optional, sent_values
+from graph.types.inputs import (
+    DateTimeRange,
+    NumberedResourceInput,
+    ProjectInput,
+    find_in_project,
+    find_project,
+    optional,
+    range_conditions,
+    sent_values,
+)
 from graph.types.issues.issue_closing import IssueClosingFields
 from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
@@ -86,11 +95,7 @@ class IssueFilter:
             found.append(col(issue.assignee_id).in_(issue_statements.ids_of_users(self.assignee_username)))
         if self.search is not None:
             found.append(contains_ignoring_case(issue.title, validate_search(self.search)))
-        spans: list[tuple[Any, Any]] = [(issue.created_at, self.created), (issue.updated_at, self.updated), (issue.closed_at, self.closed)]
-        for moment, span in spans:
-            if span is not None:
-                found += span.conditions(moment)
-        return found
+        return found + range_conditions((issue.created_at, self.created), (issue.updated_at, self.updated), (issue.closed_at, self.closed))
 
     def counters(self) -> list[Any] | None:
         """The same conditions on the counters of issues; None if they do not give the number of matching issues."""

@@ -38,7 +38,7 @@ from graph.types.builds.rollups import RollupState
 from graph.types.git.commit_loader import COMMIT_INDEX, is_page_indexed, load_commit, load_commits
 from graph.types.git.commits import Commit, DiffEntry
 from graph.types.git.diff_stats import DiffStat
-from graph.types.inputs import DateTimeRange
+from graph.types.inputs import DateTimeRange, range_conditions
 from graph.types.issues.issue_closing import MergeRequestClosingFields
 from graph.types.issues.labels import Label
 from graph.types.markdown import markdown_html
@@ -139,11 +139,7 @@ class MergeRequestFilter:
             if source_condition is None:
                 raise RuntimeError("A filter with `head_state` must be bound to a viewer with `bind_viewer`.")
             found.append(statements.with_head_state([str(state) for state in self.head_state], source_condition))
-        spans: list[tuple[Any, Any]] = [(row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged)]
-        for moment, span in spans:
-            if span is not None:
-                found += span.conditions(moment)
-        return found
+        return found + range_conditions((row.created_at, self.created), (row.updated_at, self.updated), (row.merged_at, self.merged))
 
     def counters(self) -> list[Any] | None:
         """The same conditions on the counters of merge requests; None if they do not give the number of matching ones."""
