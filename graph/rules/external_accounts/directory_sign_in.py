@@ -28,8 +28,8 @@ async def authenticate(services: Services, directory: "LdapDirectory", login: st
     """
     try:
         found = await directory.find(login)
-        name = name_login(f"directory {found.dn}", login) if found is not None else f"directory {login.strip().lower()}"
-        async with services.sign_in_failures.attempt(name) as record_failure:
+        name = name_login(found.dn if found is not None else None, login)
+        async with services.sign_in_failures.attempt(f"directory {name}") as record_failure:
             if not await directory.verify(found, password) or found is None or not found.person.is_active:
                 record_failure()
                 return None
