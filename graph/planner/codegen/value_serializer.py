@@ -7,7 +7,6 @@ selection then evaluate the fields one by one.
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any
 
 from graphql import GraphQLEnumType, GraphQLLeafType
@@ -69,7 +68,6 @@ def _object_column_serializer(serialize: ObjectSerializer, is_non_null: bool) ->
     return serialize_objects
 
 
-@lru_cache(maxsize=1024)
 def column_serializer(kind: GraphQLLeafType, is_non_null: bool, output_format: OutputFormat | None) -> ColumnSerializer:
     """Serializes many values of a leaf type in a format. Raises PlanBailout for an unexpected null or value.
 

@@ -96,7 +96,8 @@ def compile_reader(declared: Any, node: Any) -> LiteralReader:
     if node is None:
         return _raise_fallback if is_non_null and default is Undefined else lambda coerced: default
     if isinstance(node, VariableNode):
-        return _variable_reader(node.name.value, is_non_null) if default is Undefined else _reader_with_default(node, is_non_null, default)
+        name = node.name.value
+        return _variable_reader(name, is_non_null) if default is Undefined else _make_variable_reader(name, is_non_null, default)
     if not has_variables(node):
         constant = coerce_input_literal(node, declared.type)
         return _raise_fallback if constant is Undefined else lambda coerced: constant
@@ -133,22 +134,15 @@ def has_variables(node: Any) -> bool:
 @lru_cache(maxsize=1024)
 def _variable_reader(name: str, is_non_null: bool) -> LiteralReader:
     """Reads a variable where there is no default. Operations use the same few names."""
+    return _make_variable_reader(name, is_non_null, Undefined)
+
+
+def _make_variable_reader(name: str, is_non_null: bool, default: Any) -> LiteralReader:
+    is_required = is_non_null and default is Undefined
 
     def read(coerced: Mapping[str, Any]) -> Any:
         value = coerced.get(name, Undefined)
-        if is_non_null and (value is Undefined or value is None):
-            raise CoercionFallback
-        return value
-
-    return read
-
-
-def _reader_with_default(node: VariableNode, is_non_null: bool, default: Any) -> LiteralReader:
-    name = node.name.value
-
-    def read(coerced: Mapping[str, Any]) -> Any:
-        value = coerced.get(name, Undefined)
-        if value is None and is_non_null:
+        if (value is Undefined and is_required) or (value is None and is_non_null):
             raise CoercionFallback
         return default if value is Undefined else value
 
