@@ -36,12 +36,9 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sett
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: SettingsSite) -> AsyncIterator[SettingsSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
-    shared.page.errors.clear()
-    shared.page.requests.clear()
     await shared.page.set_viewport(1280, 800)
-    yield shared
-    assert shared.page.errors == []
-    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 async def user(site: SettingsSite, username: str) -> dict[str, Any]:

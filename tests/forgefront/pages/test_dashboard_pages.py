@@ -32,15 +32,17 @@ PROJECTS = (
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[PagesSite]:
     folder = tmp_path_factory.mktemp("dashboards")
     async with run_demo_server(folder / "data", PROJECTS) as forge, open_chromium() as page:
-        site = PagesSite(forge, page)
         await page.set_viewport(1280, 800)
-        await site.visit("/groups/web/dashboard")
-        yield site
-        assert page.errors == []
-        assert {url for url in page.requests if not url.startswith((forge.address, "data:", "blob:"))} == set()
+        yield PagesSite(forge, page)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 async def card(site: PagesSite, title: str) -> str:

@@ -112,11 +112,8 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[File
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: FilesSite) -> AsyncIterator[FilesSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
-    shared.page.errors.clear()
-    shared.page.requests.clear()
-    yield shared
-    assert shared.page.errors == []
-    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:", "blob:"))} == set()
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 HOLD_README = """(() => {

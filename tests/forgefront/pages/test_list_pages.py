@@ -65,8 +65,7 @@ class ListSite:
         return outcome.data
 
     async def visit(self, path: str, username: str = "ada") -> None:
-        await self.page.open_signed_in(self.forge.address + path, self.forge.tokens[username])
-        await self.page.wait_for("document.querySelector('main h1') && !document.querySelector('main[aria-busy]')")
+        await self.page.visit(self.forge.address + path, self.forge.tokens[username])
 
     async def choose(self, name: str, value: str) -> None:
         """Types into a filter, as a person who leaves the field by Enter."""
@@ -97,12 +96,9 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[List
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: ListSite) -> AsyncIterator[ListSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
-    shared.page.errors.clear()
-    shared.page.requests.clear()
     await shared.page.set_viewport(1280, 800)
-    yield shared
-    assert shared.page.errors == []
-    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 class TestFilters:

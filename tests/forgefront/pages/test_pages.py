@@ -1,7 +1,6 @@
 """The pages in a real browser, over the whole service: contents, navigation and live updates."""
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import pytest_asyncio
 from graph.live.broadcaster import StreamEnd
 from storage import tables
 from storage.tables import ActivityAction, ActivitySubject
-from tests.forgefront.support.browser import CHROMIUM, SESSION_KEY, BrowserPage, open_chromium, open_windows
+from tests.forgefront.support.browser import CHROMIUM, IS_SHOWN, BrowserPage, open_chromium, open_windows
 from tests.forgefront.support.demo_server import DemoCommit, DemoMergeRequest, DemoProject, DemoServer, run_demo_server
 from tests.forgefront.support.page_tour import run
 from tests.support.waiting import wait_until
@@ -55,11 +54,12 @@ class PagesSite:
     page: BrowserPage
 
     async def visit(self, path: str, username: str | None = "ada", **stored: str) -> None:
-        """Opens a page in a tab that knows nothing but who is signed in."""
+        """Shows a page to somebody, or to nobody in a new document whose storage has what is given."""
         if username is not None:
-            stored[SESSION_KEY] = json.dumps({"token": self.forge.tokens[username], "until": None})
-        await self.page.open_with_storage(self.forge.address + path, stored, clear=True)
-        await self.page.wait_for("document.querySelector('main').childElementCount && !document.querySelector('main[aria-busy]')")
+            await self.page.visit(self.forge.address + path, self.forge.tokens[username])
+        else:
+            await self.page.open_with_storage(self.forge.address + path, stored, clear=True)
+            await self.page.wait_for(IS_SHOWN)
 
     async def settings(self, **values: str | None) -> None:
         text = "mutation ($input: UpdateSettingsInput!) { updateSettings(input: $input) { userErrors { message } } }"
@@ -98,13 +98,10 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
     """What the browser complains of, as of a breach of the content security policy, fails the test in which it happens."""
-    shared.page.errors.clear()
-    shared.page.requests.clear()
     await shared.page.set_viewport(1280, 800)
     await shared.page.set_color_scheme("light")
-    yield shared
-    assert shared.page.errors == []
-    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 class TestSignIn:
@@ -173,8 +170,9 @@ class TestSignIn:
 class TestFiles:
     async def test_those_of_a_page_are_requested_once(self, site: PagesSite) -> None:
         await site.visit("/web/storefront")
-        await site.visit("/")
-        await site.visit("/web/storefront")
+        for path in ("/", "/web/storefront"):
+            await site.page.open_signed_in(site.forge.address + path, site.forge.tokens["ada"])
+            await site.page.wait_for(IS_SHOWN)
         files = "performance.getEntriesByType('resource').filter(each => each.name.includes('/-/pages/'))"
         assert await site.page.evaluate(f"{files}.length") > 10
         assert await site.page.evaluate(f"{files}.filter(each => each.transferSize > 0).map(each => each.name)") == []

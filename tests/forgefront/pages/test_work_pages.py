@@ -89,7 +89,7 @@ class WorkPagesSite:
         return int(found["project"]["mergeRequest"]["databaseId"])
 
     async def visit(self, path: str, username: str = "ada") -> None:
-        await self.page.open_signed_in(self.forge.address + path, self.forge.tokens[username])
+        await self.page.visit(self.forge.address + path, self.forge.tokens[username])
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -102,12 +102,9 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Work
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: WorkPagesSite) -> AsyncIterator[WorkPagesSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
-    shared.page.errors.clear()
-    shared.page.requests.clear()
     await shared.page.set_viewport(1280, 800)
-    yield shared
-    assert shared.page.errors == []
-    assert {url for url in shared.page.requests if not url.startswith((shared.forge.address, "data:"))} == set()
+    with shared.page.expect_no_errors(shared.forge.address):
+        yield shared
 
 
 class TestMergeRequest:
@@ -395,7 +392,7 @@ async def test_all_of_them_fit_a_telephone(site: WorkPagesSite) -> None:
 
 async def test_graphiql_runs_an_example_without_the_internet(site: WorkPagesSite) -> None:
     page = site.page
-    await site.visit("/-/graphiql")
+    await page.open_signed_in(f"{site.forge.address}/-/graphiql", site.forge.tokens["ada"])
     await page.wait_for("document.querySelectorAll('.examples li').length === 13")
     await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText")
     await page.set_viewport(360, 640, mobile=True)
@@ -416,7 +413,7 @@ async def test_graphiql_leaves_connections_to_other_windows(site: WorkPagesSite)
     """A browser has six of them for a service; the last event that was received says where the stream goes on."""
     page, streams = site.page, site.forge.app.graph.services.broadcaster._subscribers
     query = quote(f'subscription {{ issueChanged(projects: ["{PATH}"]) {{ issue {{ title }} }} }}')
-    await site.visit(f"/-/graphiql#query={query}")
+    await page.open_signed_in(f"{site.forge.address}/-/graphiql#query={query}", site.forge.tokens["ada"])
     await wait_until(lambda: not streams)
     await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText.includes('issueChanged')")
     await page.click(".graphiql-execute-button")
@@ -435,7 +432,7 @@ async def test_graphiql_leaves_connections_to_other_windows(site: WorkPagesSite)
 
 async def test_reference_is_filtered(site: WorkPagesSite) -> None:
     page = site.page
-    await site.visit("/-/reference")
+    await page.open_signed_in(f"{site.forge.address}/-/reference", site.forge.tokens["ada"])
     await page.wait_for("document.querySelector('#filter:not([hidden])')")
     await page.press("/")
     await page.type("closeissue")

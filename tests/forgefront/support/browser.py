@@ -11,8 +11,8 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,22 @@ WAIT_IN_PAGE = """await (async () => {
   }
 })()"""
 """Asking from outside again and again takes a tenth of the CPU time of a test; of a page whose timers are replaced it is the only way."""
+FOLLOW_LINK = """((address, key, token) => {
+  const url = new URL(address), main = document.getElementById('main');
+  const isFragment = url.hash && url.href.split('#')[0] === location.href.split('#')[0];
+  if (!main || isFragment || JSON.parse(sessionStorage.getItem(key))?.token !== token) return false;
+  for (const each of main.children) each.dataset.previous = '';
+  const link = Object.assign(document.createElement('a'), {href: address});
+  document.body.append(link);
+  link.click();
+  link.remove();
+  return true;
+})"""
+"""Follows a link in a page of the service, whose content is marked until that of the other page replaces it. False: the document has to be
+opened, since it is not a page of the service, or the page of another user.
+"""
+IS_SHOWN = "document.querySelector('main')?.childElementCount && !document.querySelector('main[aria-busy], main > [data-previous]')"
+"""A page is shown to its end, and is not the one whose link was followed."""
 SESSION_KEY = "forgefront.session"
 """Where the pages store the token of a session (`pages/static/session.js`)."""
 KEYS = {
@@ -63,6 +79,8 @@ class BrowserPage:
     _socket: ClientConnection
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
+    _is_visited: bool = False
+    """In this test, a page of the service."""
     _numbers: Any = field(default_factory=lambda: itertools.count(1))
     _pending: dict[int, asyncio.Future[Any]] = field(default_factory=dict)
 
@@ -95,6 +113,16 @@ class BrowserPage:
             self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
         elif method == "Audits.issueAdded" and "contentSecurityPolicyIssueDetails" in params["issue"]["details"]:
             self.errors.append(json.dumps(params["issue"]["details"]))
+
+    @contextmanager
+    def expect_no_errors(self, address: str) -> Iterator[None]:
+        """What the browser complains of inside is an error, as is a request to any other address than this one of the service."""
+        self.errors.clear()
+        self.requests.clear()
+        self._is_visited = False
+        yield
+        assert self.errors == []
+        assert {url for url in self.requests if not url.startswith((address, "data:", "blob:"))} == set()
 
     async def open(self, address: str) -> None:
         await self.send("Page.navigate", url=address)
@@ -141,6 +169,16 @@ class BrowserPage:
     async def open_signed_in(self, address: str, token: str) -> None:
         """Opens a page of the service, for the owner of a private token."""
         await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})})
+
+    async def visit(self, address: str, token: str) -> None:
+        """Shows a page of the service to the owner of a private token: the first of a test in a new document whose storage has nothing
+        else, the next ones as by a link in it, which takes a third of the CPU time.
+        """
+        arguments = ", ".join(map(json.dumps, (address, SESSION_KEY, token)))
+        if not (self._is_visited and await self.evaluate(f"{FOLLOW_LINK}({arguments})")):
+            await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})}, clear=True)
+        self._is_visited = True
+        await self.wait_for(IS_SHOWN, f"{address} is not shown")
 
     async def evaluate(self, script: str) -> Any:
         """The value of an expression, in which `await` may stand."""
