@@ -23,7 +23,7 @@ class RefLister:
         """What `git ls-remote --symref URL` prints; `credentials` are "user:password".
 
         None unless the server answers the one attempt with an advertisement of version 0 of the protocol: git knows the others, and says
-        what is wrong.
+        what is wrong. Raises SourceMissing if the server knows no repository at this URL that these credentials may read.
         """
         headers = {"Accept": "*/*"}
         if credentials is not None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Timer
 from typing import NamedTuple
 
+from forgefront.importing.source_errors import SourceMissing
 from storage.git.cancellation import call_when_canceled, check_canceled, run_in_thread
 from storage.git.importing.remote_import import SETTINGS
 from storage.git.subprocesses import git_command
@@ -36,7 +37,8 @@ _HEAD = re.compile(r"^ref: refs/heads/(.+)\tHEAD$", re.MULTILINE)
 
 
 ListRefs = Callable[[str, str | None], Awaitable[str | None]]
-"""Lists the refs at a URL with these credentials, as `git ls-remote --symref` does; returns None where git has to do it."""
+"""Lists the refs at a URL with these credentials, as `git ls-remote --symref` does; returns None where git has to do it. Raises
+SourceMissing."""
 
 
 class MirrorCommit(NamedTuple):
@@ -76,17 +78,31 @@ class RepositoryMirrors:
 
     async def update(self, project_id: int, source: MirrorSource) -> str:
         """Clones or fetches the repository if its refs changed. Returns a digest of the refs. Raises CloneFailed, OSError."""
-        listed = None
-        if self.list_refs is not None and not _is_ssh(source.url):
-            (_, credentials), *_ = self._order_credentials(source)
-            listed = await self.list_refs(source.url, credentials)
+        try:
+            listed = await self._list_without_git(source)
+        except SourceMissing:
+            # Other credentials may find it, and git says what is wrong.
+            listed = None
         async with self._slots:
             return await run_in_thread(self._update, self.path_of(project_id), source, listed)
 
     async def has_branches(self, project_id: int, source: MirrorSource) -> bool:
         """Whether another repository of the project can be read and is not empty, with the credentials that were accepted last."""
+        try:
+            listed = await self._list_without_git(source)
+        except SourceMissing:
+            return False
+        if listed is not None:
+            return "\trefs/heads/" in listed
         async with self._slots:
             return await run_in_thread(self._has_branches, self.path_of(project_id), source)
+
+    async def _list_without_git(self, source: MirrorSource) -> str | None:
+        """The refs that a server of HTTP lists; None where git has to do it. Raises SourceMissing."""
+        if self.list_refs is None or _is_ssh(source.url):
+            return None
+        (_, credentials), *_ = self._order_credentials(source)
+        return await self.list_refs(source.url, credentials)
 
     def _has_branches(self, path: Path, source: MirrorSource) -> bool:
         (_, credentials), *_ = self._order_credentials(source)
@@ -168,7 +184,8 @@ class RepositoryMirrors:
             return digest
         digest_file.unlink(missing_ok=True)
         self._run(path, environ, self.seconds, "fetch", "--prune", *git_command.FETCH_OPTIONS, url, *REFSPECS)
-        if head := _HEAD.search(listed):
+        # Git names the same branch in a new repository as most servers do.
+        if (head := _HEAD.search(listed)) and (path / "HEAD").read_bytes() != f"ref: refs/heads/{head[1]}\n".encode():
             self._run(path, environ, HEAD_SECONDS, "symbolic-ref", "HEAD", f"refs/heads/{head[1]}")
         digest_file.write_text(digest)
         return digest

@@ -113,13 +113,15 @@ class SourceClient:
             return await _read_bounded(path, response, max_bytes)
 
     async def get_once(self, address: str, headers: Mapping[str, str], *, max_bytes: int) -> tuple[httpx.Headers, bytes] | None:
-        """The headers and bytes at a URL of the instance; None unless the only attempt succeeds."""
+        """The headers and bytes at a URL of the instance; None unless the only attempt succeeds. Raises SourceMissing for status 404."""
         async with self._slots:
             client = self._idle.pop()
             try:
                 await self._wait_for_start()
                 self.requests += 1
                 async with client.stream("GET", address, headers=dict(headers)) as response:
+                    if response.status_code == httpx.codes.NOT_FOUND:
+                        raise SourceMissing(address, "status 404")
                     if response.status_code != httpx.codes.OK:
                         return None
                     return response.headers, await _read_bounded(address, response, max_bytes)

@@ -10,6 +10,7 @@ import pytest
 
 from forgefront.importing import repository_mirrors
 from forgefront.importing.repository_mirrors import CloneFailed, MirrorSource, RepositoryMirrors
+from forgefront.importing.source_errors import SourceMissing
 from storage.git.cancellation import WorkCanceled
 from storage.git.subprocesses import git_command
 from tests.support.git.git_history import make_history
@@ -79,3 +80,30 @@ async def test_a_list_of_refs_beyond_the_limit_is_rejected(tmp_path: Path, monke
     monkeypatch.setattr(repository_mirrors, "MAX_OUTPUT_BYTES", 60)
     with pytest.raises(CloneFailed, match="printed more than 60 bytes"):
         await RepositoryMirrors(tmp_path, parallel=1).update(7, MirrorSource(str(source)))
+
+
+@pytest.mark.parametrize(
+    ("listed", "expected"),
+    [(f"{'1' * 40}\tHEAD\n{'1' * 40}\trefs/heads/main\n", True), (f"{'1' * 40}\trefs/tags/refs/heads\n", False), ("", False)],
+)
+async def test_branches_that_the_server_lists_need_no_process(
+    listed: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def list_refs(url: str, credentials: str | None) -> str:
+        return listed
+
+    monkeypatch.setattr(git_command, "start_process", None)
+    mirrors = RepositoryMirrors(tmp_path, parallel=1, list_refs=list_refs)
+    assert await mirrors.has_branches(7, MirrorSource("https://old.example/acme/web.wiki.git")) is expected
+
+
+async def test_of_a_missing_repository_git_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_refs(url: str, credentials: str | None) -> str:
+        raise SourceMissing(url, "status 404")
+
+    mirrors = RepositoryMirrors(tmp_path, parallel=1, list_refs=list_refs)
+    source = MirrorSource("http://127.0.0.1:1/acme/web.git")
+    with pytest.raises(CloneFailed, match="fatal: unable to access"):
+        await mirrors.update(7, source)
+    monkeypatch.setattr(git_command, "start_process", None)
+    assert await mirrors.has_branches(7, source) is False

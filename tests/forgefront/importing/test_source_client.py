@@ -332,3 +332,8 @@ class TestRefs:
             listed = [await lister.list_refs(f"{URL}/acme/web.git", "root:secret") for _ in range(2 + len(others))]
         assert listed == [f"ref: refs/heads/main\tHEAD\n{'1' * 40}\tHEAD\n", *[None] * 5]
         assert client.requests == len(listed)
+
+    async def test_of_a_missing_repository_are_not_left_to_git(self) -> None:
+        async with open_client(lambda _: httpx.Response(404)) as (client, _):
+            with pytest.raises(SourceMissing):
+                await RefLister(client).list_refs(f"{URL}/acme/web.wiki.git", None)
