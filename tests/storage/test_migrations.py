@@ -1,13 +1,13 @@
 import asyncio
 import contextlib
 import hashlib
-import multiprocessing
-import os
 import shutil
 import signal
 import sqlite3
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.autogenerate.api import AutogenContext
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import JSON, Connection, Dialect, Engine, Inspector, create_engine, event, inspect, text
+from sqlalchemy import JSON, Connection, Dialect, Inspector, create_engine, inspect, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeDecorator, TypeEngine
-from sqlmodel import AutoString
+from sqlmodel import AutoString, SQLModel
 
 from storage import migrations
 from storage.database.clock import now
@@ -30,12 +30,11 @@ from storage.migrations.__main__ import write_revision
 from storage.migrations.rendering import render_item
 from storage.tables import Build, CheckStatus, IssueState, Namespace, NamespaceKind, Project, User, metadata
 from tests.support.database import migrated_databases
+from tests.support.database.databases import create_databases
+from tests.support.database.upgrade_processes import processes, upgrade_on_signal, upgrade_until
 from tests.support.reliability_promises import promise, scaled_count
 
 NewDatabase = Callable[[], str]
-
-processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload(["tests.storage.test_migrations", "alembic.command", "asyncpg"])
 
 KILLS = scaled_count(20, 3)
 """How many times an upgrade is killed, at points spread over its statements."""
@@ -112,30 +111,74 @@ def tables(connection: Connection) -> list[str]:
     return inspect(connection).get_table_names()
 
 
-def upgrade_on_signal(url: str, start: Any, results: Any) -> None:
-    """In a process of its own: waits for the others, upgrades, puts the applied revisions into the queue."""
-    start.wait(30)
-    results.put(migrations.upgrade(url))
+def insert_row(connection: Connection, row: SQLModel, **values: Any) -> None:
+    """Inserts what the table, which may be of an earlier revision, has columns for."""
+    table = metadata.tables[type(row).__tablename__]  # type: ignore[index]
+    names = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    connection.execute(table.insert(), {name: value for name, value in row.model_dump().items() if name in names} | values)
 
 
-def upgrade_until(url: str, statement: int | None) -> None:
-    """In a process of its own: upgrades and is killed after this number of statements; None kills it as it begins to commit."""
-    seen = 0
+def add_users(connection: Connection) -> None:
+    """Users with the identities that they had before there was a table of them."""
+    shared = [("ldapmain", "UID=Ada, DC=x"), ("ldapmain", "uid=ada,dc=x")]
+    identities = [*shared, ("openid_connect", "Sub"), ("ldapmain", None), (None, "x"), ("", "")]
+    for number, (provider, extern_uid) in enumerate(identities, 1):
+        user = User(username=f"u{number}", name="U", email=f"u{number}@x.example", provider=provider, extern_uid=extern_uid)
+        insert_row(connection, user, id=number)
 
-    def die(*_: object) -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
 
-    def count(*_: object) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == statement:
-            die()
+def add_builds(connection: Connection) -> None:
+    """Builds that wait without a queue, and others."""
+    projects: list[dict[str, Any]] = [{}, {"shared_runners_enabled": False}, {"builds_enabled": False}, {"archived": True}]
+    lost: dict[str, Any] = {"commands": "make", "tags": ["b", "a", "b"]}
+    others = [{"commands": None}, {"queue": "x"}, {"status": CheckStatus.MANUAL}, {"status": CheckStatus.FAILED}, {"current_id": 1}]
+    insert_row(connection, Namespace(id=1, kind=NamespaceKind.GROUP, path="g", path_key="g", name="G"))
+    for number, columns in enumerate(projects, 1):
+        insert_row(connection, Project(id=number, namespace_id=1, name="P", path=f"p{number}", path_key=f"p{number}", **columns))
+    builds = [{"project_id": number} for number in range(1, len(projects) + 1)] + [{"project_id": 1, **each} for each in others]
+    for number, columns in enumerate(builds, 1):
+        insert_row(connection, Build(id=number, sha="1" * 40, ref="master", name="unit", **lost | columns))
 
-    if statement is None:
-        event.listen(Engine, "commit", die)
-    else:
-        event.listen(Engine, "after_cursor_execute", count)
-    migrations.upgrade(url)
+
+@dataclass
+class UpgradedDatabase:
+    """A database that was upgraded from nothing to the head in steps. At the revisions between them it got rows, which later ones change.
+
+    `applied` are the revisions that each step applied, `revisions` those of the database before the first step and after each.
+    """
+
+    url: str
+    applied: list[list[str]] = field(default_factory=list)
+    revisions: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def upgrade_in_steps(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], UpgradedDatabase]]:
+    """Upgrades a database of this dialect once for all tests that only read it: all revisions take half a second."""
+    with contextlib.ExitStack() as servers:
+
+        @cache
+        def upgrade_once(dialect: str) -> UpgradedDatabase:
+            if dialect == "sqlite":
+                url = f"sqlite+aiosqlite:///{tmp_path_factory.mktemp('upgraded')}/forge.db"
+            else:
+                url = servers.enter_context(create_databases(request.getfixturevalue("postgres")))()
+            found = UpgradedDatabase(url, revisions=[migrations.current_revision(url)])
+            for revision, add_rows in (("0014", add_users), ("0033", add_builds), (None, None)):
+                found.applied.append(migrations.upgrade(url, revision))
+                found.revisions.append(migrations.current_revision(url))
+                if add_rows is not None:
+                    asyncio.run(run_on(url, add_rows))
+            return found
+
+        yield upgrade_once
+
+
+@pytest.fixture
+def upgraded(dialect: str, upgrade_in_steps: Callable[[str], UpgradedDatabase]) -> UpgradedDatabase:
+    return upgrade_in_steps(dialect)
 
 
 FROZEN = {"0001": "58a2ad9adb37738f5edc62abd41163c47214e1dcf9975fa35aea1b7765f62f80"}
@@ -178,15 +221,16 @@ def find_breaking_changes(before: Connection, after: Connection) -> list[str]:
 def find_false_marks() -> dict[str, list[str]]:
     """By revision that is marked as one that only adds: what else it does. On SQLite, which shows the same as PostgreSQL."""
     known, breaking = sorted(path.name[:4] for path in migrations.VERSIONS.glob("[0-9]*.py")), migrations.list_breaking_revisions()
-    found = {}
+    found, reached = {}, ""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("before.db", "after.db")]
         for before, revision in pairwise(known):
             if revision in breaking:
                 continue
-            migrations.upgrade(f"sqlite:///{paths[1]}", before)
+            if reached != before:
+                migrations.upgrade(f"sqlite:///{paths[1]}", before)
             shutil.copyfile(paths[1], paths[0])
-            migrations.upgrade(f"sqlite:///{paths[1]}", revision)
+            migrations.upgrade(f"sqlite:///{paths[1]}", reached := revision)
             engines = [create_engine(f"sqlite:///{path}") for path in paths]
             with engines[0].connect() as old, engines[1].connect() as new:
                 found[revision] = find_breaking_changes(old, new)
@@ -214,27 +258,21 @@ class TestRevisions:
     def test_that_are_marked_to_expand_only_add(self) -> None:
         assert not any(find_false_marks().values()), "take out `expands = True`: hosts of the version before cannot use the database"
 
-    async def test_match_the_tables(self, new_database: NewDatabase) -> None:
-        await upgrade(url := new_database())
+    async def test_match_the_tables(self, upgraded: UpgradedDatabase) -> None:
+        assert await run_on(upgraded.url, differences) == [], 'run scripts/migration "what changed"'
 
-        assert await run_on(url, differences) == [], 'run scripts/migration "what changed"'
-
-    async def test_match_a_fresh_database(self, new_database: NewDatabase) -> None:
-        await upgrade(migrated := new_database())
+    async def test_match_a_fresh_database(self, upgraded: UpgradedDatabase, new_database: NewDatabase) -> None:
         await run_on(fresh := new_database(), metadata.create_all)
 
-        assert await run_on(migrated, schema_shape) == await run_on(fresh, schema_shape), 'run scripts/migration "what changed"'
+        assert await run_on(upgraded.url, schema_shape) == await run_on(fresh, schema_shape), 'run scripts/migration "what changed"'
 
 
 class TestUpgrade:
-    async def test_applies_only_missing_revisions(self, new_database: NewDatabase) -> None:
-        url = new_database()
-
-        assert await asyncio.to_thread(migrations.current_revision, url) is None
-        applied = await upgrade(url)
-        assert applied[0] == "0001"
-        assert applied[-1] == migrations.head_revision() == await asyncio.to_thread(migrations.current_revision, url)
-        assert await upgrade(url) == []
+    async def test_applies_only_missing_revisions(self, upgraded: UpgradedDatabase) -> None:
+        assert upgraded.revisions[0] is None
+        assert [each[-1] for each in upgraded.applied] == upgraded.revisions[1:] == ["0014", "0033", migrations.head_revision()]
+        assert [revision for each in upgraded.applied for revision in each] == await asyncio.to_thread(known_revisions)
+        assert await upgrade(upgraded.url) == []
 
     def test_reading_the_revision_creates_no_file(self, tmp_path: Path) -> None:
         assert migrations.current_revision(f"sqlite:///{tmp_path}/absent.db") is None
@@ -255,23 +293,19 @@ class TestUpgrade:
 
     @promise("R23", always=True)
     async def test_completes_after_kills(self, new_database: NewDatabase, figure: Callable[[str], None]) -> None:
-        total = 0
+        url, counts = new_database(), processes.SimpleQueue()
 
-        def count(*_: object) -> None:
-            nonlocal total
-            total += 1
-
-        event.listen(Engine, "after_cursor_execute", count)
-        await upgrade(new_database())
-        event.remove(Engine, "after_cursor_execute", count)
-        url = new_database()
-
-        for statement in [*(1 + number * (total - 1) // (KILLS - 2) for number in range(KILLS - 1)), None]:
-            server = processes.Process(target=upgrade_until, args=(url, statement))
+        async def kill_after(statement: int | None) -> None:
+            server = processes.Process(target=upgrade_until, args=(url, statement, counts))
             server.start()
             server.join(60)
             assert server.exitcode == -signal.SIGKILL
             assert await run_on(url, tables) == []
+
+        await kill_after(None)
+        total = counts.get()
+        for number in range(KILLS - 1):
+            await kill_after(1 + number * (total - 1) // (KILLS - 2))
 
         assert await upgrade(url) == await asyncio.to_thread(known_revisions)
         assert await run_on(url, differences) == []
@@ -376,53 +410,18 @@ def upgrade():
 
 
 class TestIdentities:
-    async def test_are_copied_from_users_once_each(self, new_database: NewDatabase) -> None:
+    async def test_are_copied_from_users_once_each(self, upgraded: UpgradedDatabase) -> None:
         """What v3 shows signs in after the upgrade; if users share an identity, the oldest one keeps it."""
-        url = new_database()
-        await asyncio.to_thread(migrations.upgrade, url, "0014")
-        shared = [("ldapmain", "UID=Ada, DC=x"), ("ldapmain", "uid=ada,dc=x")]
-        identities = [*shared, ("openid_connect", "Sub"), ("ldapmain", None), (None, "x"), ("", "")]
-
-        def add_users(connection: Connection) -> None:
-            names = {column["name"] for column in inspect(connection).get_columns("users")}
-            for number, (provider, extern_uid) in enumerate(identities, 1):
-                user = User(username=f"u{number}", name="U", email=f"u{number}@x.example", provider=provider, extern_uid=extern_uid)
-                columns = {name: value for name, value in user.model_dump().items() if name in names}
-                connection.execute(metadata.tables["users"].insert(), columns | {"id": number})
-
-        await run_on(url, add_users)
-        await upgrade(url)
         query = text("SELECT user_id, provider, uid FROM identities ORDER BY id")
-        found = await run_on(url, lambda connection: connection.execute(query).all())
+        found = await run_on(upgraded.url, lambda connection: connection.execute(query).all())
         assert [tuple(row) for row in found] == [(1, "ldapmain", "uid=ada,dc=x"), (3, "openid_connect", "Sub")]
 
 
 class TestQueues:
-    async def test_builds_that_lost_theirs_wait_again(self, new_database: NewDatabase) -> None:
+    async def test_builds_that_lost_theirs_wait_again(self, upgraded: UpgradedDatabase) -> None:
         """Builds of external systems have no commands, and those of projects whose builds are disabled have no queue."""
-        url = new_database()
-        await asyncio.to_thread(migrations.upgrade, url, "0033")
-        projects: list[dict[str, Any]] = [{}, {"shared_runners_enabled": False}, {"builds_enabled": False}, {"archived": True}]
-        lost: dict[str, Any] = {"commands": "make", "tags": ["b", "a", "b"]}
-        others = [{"commands": None}, {"queue": "x"}, {"status": CheckStatus.MANUAL}, {"status": CheckStatus.FAILED}, {"current_id": 1}]
-
-        def add_rows(connection: Connection) -> None:
-            def add(row: Namespace | Project | Build) -> None:
-                table = metadata.tables[type(row).__tablename__]
-                names = {column["name"] for column in inspect(connection).get_columns(table.name)}
-                connection.execute(table.insert(), {name: value for name, value in row.model_dump().items() if name in names})
-
-            add(Namespace(id=1, kind=NamespaceKind.GROUP, path="g", path_key="g", name="G"))
-            for number, columns in enumerate(projects, 1):
-                add(Project(id=number, namespace_id=1, name="P", path=f"p{number}", path_key=f"p{number}", **columns))
-            builds = [{"project_id": number} for number in range(1, len(projects) + 1)] + [{"project_id": 1, **each} for each in others]
-            for number, columns in enumerate(builds, 1):
-                add(Build(id=number, sha="1" * 40, ref="master", name="unit", **lost | columns))
-
-        await run_on(url, add_rows)
-        await upgrade(url)
         query = text("SELECT id, queue FROM builds WHERE queue IS NOT NULL ORDER BY id")
-        found = await run_on(url, lambda connection: connection.execute(query).all())
+        found = await run_on(upgraded.url, lambda connection: connection.execute(query).all())
         assert [tuple(row) for row in found] == [(1, "a,b"), (2, ",a,b"), (6, "x")]
 
 
