@@ -696,6 +696,9 @@ class TestLimits:
         await wait_until(lambda: forge.transport.pushing.running == 0)
         assert forge.leftovers(project) == []
         assert forge.refs(project) == before
+        # The branch is free; the large file need not be sent again to show it.
+        await forge.git("reset", "-q", "--hard", "HEAD~1", folder=folder)
+        await forge.commit(folder)
         await forge.git("push", "-q", "origin", "HEAD:refs/heads/half", folder=folder)
 
     async def test_a_received_push_completes_after_a_disconnect(
