@@ -13,6 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import structlog
 from prometheus_client import (
@@ -35,7 +36,10 @@ from starlette.types import Receive, Scope, Send
 
 from forgefront.server.request_metrics import BUCKETS, InProcess, MultiProcess, RequestMetrics
 from graph import caches
-from graph.jobs.backlog import Backlog
+
+if TYPE_CHECKING:
+    # Loads all tables, which processes that only count requests do not need.
+    from graph.jobs.backlog import Backlog
 
 BACKLOG_CACHE_SECONDS = 1.0
 """Seconds for which the backlog is cached, since anybody may request metrics."""
@@ -49,7 +53,7 @@ OPEN_METRICS_PATTERN = re.compile(
 class BacklogCollector(Collector):
     """The backlog as last read; no samples if it cannot be read now."""
 
-    def __init__(self, read: Callable[[], Awaitable[Backlog]] | None) -> None:
+    def __init__(self, read: "Callable[[], Awaitable[Backlog]] | None") -> None:
         self._read = read
         self._cached: Backlog | None = None
         self._read_at = -BACKLOG_CACHE_SECONDS
@@ -96,7 +100,7 @@ class BacklogCollector(Collector):
 class Metrics:
     """The metrics of one app. `read_backlog` reads the backlog of its database."""
 
-    def __init__(self, read_backlog: Callable[[], Awaitable[Backlog]] | None = None) -> None:
+    def __init__(self, read_backlog: "Callable[[], Awaitable[Backlog]] | None" = None) -> None:
         self._backlog = BacklogCollector(read_backlog)
         # One at a time, since anybody may request metrics.
         self._render_lock = asyncio.Lock()

@@ -358,35 +358,48 @@ class TestMetrics:
         assert reads == 1
 
     def test_several_processes_are_summed(self, tmp_path: Path) -> None:
-        code = """
+        """Processes of one interpreter, which decides when it starts that metrics are stored in files."""
+        code = (
+            f"values = {Backlog(3, 2, 1.5, 0)._asdict()}"
+            + """
 import asyncio
+import os
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from forgefront.server.metrics import Metrics
-from graph.jobs.backlog import Backlog
 async def read():
-    return Backlog(3, 2, 1.5, 0)
-metrics = Metrics(read)
-metrics.count("GET", "/x", 200, 0.01)
-metrics.running_requests.inc()
-scraped = {}
-async def send(message):
-    scraped.update(message)
-async def scrape():
-    scope = {"type": "http", "method": "GET", "path": "/-/metrics", "headers": [(b"accept", sys.argv[1].encode())]}
-    await metrics(scope, None, send)
-asyncio.run(scrape())
-print(scraped["body"].decode())
+    # As Backlog, whose module takes many times as long to import.
+    return SimpleNamespace(**values)
+def run(number, accept):
+    metrics = Metrics(read)
+    metrics.count("GET", "/x", 200, 0.01)
+    metrics.running_requests.inc()
+    scraped = {}
+    async def send(message):
+        scraped.update(message)
+    async def scrape():
+        scope = {"type": "http", "method": "GET", "path": "/-/metrics", "headers": [(b"accept", accept.encode())]}
+        await metrics(scope, None, send)
+    asyncio.run(scrape())
+    Path(sys.argv[1], f"scraped{number}").write_bytes(scraped["body"])
+for number, accept in enumerate(sys.argv[2:]):
+    process = os.fork()
+    if process == 0:
+        run(number, accept)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
 """
-        run = [sys.executable, "-c", code, "*/*"]
-        environment = {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
-        subprocess.run(run, env=environment, check=True, capture_output=True)
-        text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout
+        )
+        command = [sys.executable, "-c", code, str(tmp_path), "*/*", "*/*", "application/openmetrics-text"]
+        (tmp_path / "values").mkdir()
+        subprocess.run(command, env={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "values")}, check=True, capture_output=True)
+        text = (tmp_path / "scraped1").read_text()
         assert samples(text, "forgefront_http_requests_total") == {'{method="GET",route="/x",status="200"}': 2}
         assert list(samples(text, "forgefront_build_info").values()) == [1]
         # Each process reads it from the database, so it is not summed.
         assert samples(text, "forgefront_builds_waiting") == {"": 3}
-        run[-1] = "application/openmetrics-text"
-        text = subprocess.run(run, env=environment, check=True, capture_output=True, text=True).stdout.rstrip("\n") + "\n"
+        text = (tmp_path / "scraped2").read_text()
         found = {sample.name: sample.value for family in open_metrics.text_string_to_metric_families(text) for sample in family.samples}
         assert (found["forgefront_http_requests_total"], found["forgefront_builds_waiting"]) == (3, 3)
 

@@ -25,7 +25,6 @@ from forgefront.server.middleware import RequestMiddleware
 from forgefront.settings.config_error import ConfigError
 from graph.operations.disconnects import wait_disconnected
 from storage.database.errors import is_unavailable
-from tests.support.servers.fork_server import start_program
 
 
 def build_app(config: Config) -> ASGIApp:
@@ -133,6 +132,9 @@ def run_app_server(folder: Path, *, port: int = 0, **environment: str) -> Iterat
         "FORGEFRONT_PORT": str(port),
         **environment,
     }
+    # Loads pytest, which worker processes of the server do not need.
+    from tests.support.servers.fork_server import start_program
+
     with log.open("wb") as errors:
         process = start_program(__name__, env=environment, stdout=subprocess.PIPE, stderr=errors)
     assert process.stdout is not None
