@@ -23,6 +23,8 @@ from tests.support.git.git_history import make_history
 
 COMMITS_PER_PUSH = 100
 """Commits of one push."""
+FETCHES, LARGE_PUSHES, SMALL_PUSHES = 4, 4, 6
+"""Transfers of each kind in a round, more of short ones."""
 MAX_TIME_RATIO = 1.3
 """Maximum time for the client, as a multiple of the peer's."""
 
@@ -166,9 +168,9 @@ class Transfers:
     def cases(self) -> list[TransferCase]:
         return [
             TransferCase(f"clone of {self.commits:,} commits", 1, self._clone),
-            TransferCase("fetch of one new commit", 4, self._fetch),
-            TransferCase(f"push of {COMMITS_PER_PUSH} commits", 4, lambda sides: self._push(sides, COMMITS_PER_PUSH)),
-            TransferCase("push of one commit", 6, lambda sides: self._push(sides, 1)),
+            TransferCase("fetch of one new commit", FETCHES, self._fetch),
+            TransferCase(f"push of {COMMITS_PER_PUSH} commits", LARGE_PUSHES, lambda sides: self._push(sides, COMMITS_PER_PUSH)),
+            TransferCase("push of one commit", SMALL_PUSHES, lambda sides: self._push(sides, 1)),
         ]
 
     def _clone(self, sides: list[GitRemote]) -> list[TransferTime]:
