@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,7 +18,7 @@ from forgefront.data_folder.data_folder_claim import UNFINISHED_DEMO, FolderNotE
 from forgefront.data_folder.data_folder_lock import DataFolderLock
 from forgefront.demo import demo_builder, demo_history
 from forgefront.demo.commit_authors import group_authors
-from forgefront.demo.demo_builder import DemoBuilder
+from forgefront.demo.demo_builder import Demo, DemoAccount, DemoBuilder
 from storage.git.authors import list_authors
 from storage.git.repository import Repository
 from tests.forgefront.support.cli_runner import CommandRunner
@@ -282,6 +283,16 @@ def test_unusual_history_on_postgresql(tmp_path: Path, new_database: Callable[[]
     assert (merged["iid"], merged["title"], merged["sourceBranch"]) == (12, "A door", "doors")
     assert merged["author"] == {"email": "author@example.org"}
     assert merged["mergeCommit"] == {"oid": merge}
+
+
+def test_accounts_are_printed_for_people(tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    accounts = {name: DemoAccount(role, f"token-of-{name}") for name, role in demo_builder.ROLES.items()}
+    demo = Demo("the-password", accounts, project_id=7, project_path="demo/source")
+    monkeypatch.setattr("forgefront.commands.demo.fill_folder", lambda config, source: demo)
+    output = CommandRunner(tmp_path / "data")("demo", "--repository", source).stdout
+    assert "the project demo/source (id 7)" in output
+    assert "the password of all accounts is the-password" in output
+    assert all(re.search(f"^  {name} +token-of-{name}  {role}$", output, re.MULTILINE) for name, role in demo_builder.ROLES.items())
 
 
 class TestDataFolder:

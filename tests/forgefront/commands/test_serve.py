@@ -47,26 +47,6 @@ def start_serve(
         process.stdout.close()
 
 
-def test_an_interrupted_demo_is_restarted_from_scratch(tmp_path: Path, isolated_environment: None) -> None:
-    source = make_history(tmp_path / "source.git", commits=20).path
-    data = tmp_path / "data"
-    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    for number in range(KILL_COUNT):
-        with start_program("forgefront.cli", "demo", "--data", data, "--repository", source, **pipes) as process:
-            while not (data / "repositories").exists() and process.poll() is None:
-                time.sleep(0.01)
-            time.sleep(number % 5 * 0.4 + 0.2)
-            process.kill()
-        # It may have been quicker than the kill.
-        (data / UNFINISHED_DEMO).touch()
-        assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
-    output = CommandRunner(data)("demo", "--repository", source).stdout
-    assert "the project demo/source" in output
-    assert all(name in output for name in demo_builder.ROLES)
-    assert CommandRunner(data).json("check", "--full")["problems"] == []
-    assert not is_unfinished(data)
-
-
 def run_serve(command: str) -> object:
     """Does what a printed curl command says; the tests need no curl."""
     url = re.search(r"http://[^\s\"]+", command)
@@ -83,9 +63,11 @@ def run_serve(command: str) -> object:
     return response.json()
 
 
-def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None) -> None:
+def test_an_interrupted_demo_is_restarted_served_and_preserved(tmp_path: Path, isolated_environment: None) -> None:
+    """Filling a folder takes seconds, so that one does for all of it."""
     source = make_history(tmp_path / "source.git", commits=10).path
     data = tmp_path / "the data"
+    interrupt_demo(data, source)
     with start_serve(data, "--demo", "--repository", source) as (process, output):
         commands = [line.strip() for line in output.splitlines() if line.startswith("  curl ")]
         assert len(commands) == 3
@@ -96,10 +78,14 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
         assert len(commits) == 3
         assert isinstance(answer, dict)
         assert answer["data"]["project"]["issues"]["totalCount"] > 3
+        assert answer["data"]["project"]["fullPath"] == "demo/source"
+        assert all(name in output for name in demo_builder.ROLES)
         tokens = re.findall(r"^  (?:root|dev|reporter|outsider) +(\S{20})  ", output, re.MULTILINE)
         assert len(set(tokens)) == 4
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
+    assert CommandRunner(data).json("check", "--full")["problems"] == []
+    assert not is_unfinished(data)
     with start_serve(data, "--demo", "--repository", source) as (process, output):
         assert "The data are from an earlier run." in output
         assert not any(token in output for token in tokens)
@@ -108,6 +94,20 @@ def test_demo_is_served_and_preserved(tmp_path: Path, isolated_environment: None
         assert token in tokens
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
+
+
+def interrupt_demo(data: Path, source: Path) -> None:
+    """Kills `forgefront demo` again and again while it fills the folder; each time `check` reports it."""
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    for number in range(KILL_COUNT):
+        with start_program("forgefront.cli", "demo", "--data", data, "--repository", source, **pipes) as process:
+            while not (data / "repositories").exists() and process.poll() is None:
+                time.sleep(0.01)
+            time.sleep(number % 5 * 0.4 + 0.2)
+            process.kill()
+        # It may have been quicker than the kill.
+        (data / UNFINISHED_DEMO).touch()
+        assert "creation was interrupted" in CommandRunner(data)("check", code=1).stdout
 
 
 @promise("R3", always=True)
