@@ -24,6 +24,7 @@ from graph.operations.execution import OperationResult
 from storage import migrations
 from tests.forgefront.support.cli_runner import PASSWORD, CommandRunner
 from tests.support.git.git_history import git, make_history
+from tests.support.servers.fork_server import start_program
 
 pytestmark = pytest.mark.usefixtures("isolated_environment")
 
@@ -421,11 +422,18 @@ class TestProgram:
             done = subprocess.run([sys.executable, "-m", "forgefront.cli", "--version"], stdout=full, stderr=subprocess.PIPE, text=True)
         assert (done.returncode, done.stderr) == (1, "forgefront: the output cannot be written: No space left on device\n")
 
-    @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-    def test_closed_standard_streams(self, cli: CommandRunner, closed: str) -> None:
-        command = f"exec {sys.executable} -m forgefront.cli admin group create team --data {cli.data} {closed}"
+    def test_closed_standard_streams(self, cli: CommandRunner) -> None:
+        command = f"exec {sys.executable} -m forgefront.cli admin group create team --data {cli.data} <&- >&- 2>&-"
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
         assert (done.returncode, done.stderr) == (0, "")
+        assert [group["path"] for group in cli.json("admin", "group", "list")] == ["team"]
+
+    def test_closed_standard_error(self, cli: CommandRunner) -> None:
+        command = ("forgefront.cli", "admin", "group", "create", "team", "--data", cli.data)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with start_program("tests.forgefront.support.closed_streams", 2, *command, **pipes) as process:
+            assert process.communicate()[1] == ""
+        assert process.returncode == 0
         assert [group["path"] for group in cli.json("admin", "group", "list")] == ["team"]
 
     def test_loads_only_what_a_command_needs(self) -> None:

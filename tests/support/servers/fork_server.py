@@ -241,8 +241,10 @@ def _exit(code: int) -> None:
     """Ends this process as an interpreter does, but leaves its memory to the kernel: freeing it object by object takes long."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # None if the program has no such stream.
+        if stream is not None:
+            stream.flush()
     os._exit(code)
 
 
