@@ -153,7 +153,7 @@ def _orphan_counts(table: Table) -> list[tuple[str, str, str]]:
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         target = key.column.table.name
         statement = (
-            f'SELECT count(*) FROM "{table.name}" AS source LEFT JOIN "{target}" AS target ON source."{key.parent.name}"'
+            f'SELECT count(*) FROM "{table.name}" AS source LEFT JOIN "{target}" AS target ON source."{key.parent.name}"'  # noqa: S608 - names
             f' = target."{key.column.name}" WHERE source."{key.parent.name}" IS NOT NULL AND target."{key.column.name}" IS NULL'
         )
         found.append((statement, key.parent.name, target))
