@@ -5,7 +5,6 @@ import asyncio
 import functools
 import gc
 import os
-import ssl
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import pytest_asyncio.plugin
 import structlog
 
+from tests.support import shared_certificates
 from tests.support.file_order import order_files
 
 
@@ -80,7 +80,7 @@ def pytest_configure() -> None:
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
     share_operations()
     make_password_hashing_fast()
-    share_certificates()
+    shared_certificates.install()
     make_items_once()
 
 
@@ -93,20 +93,6 @@ def make_items_once() -> None:
 
     item_class: Any = pytest_asyncio.plugin.Coroutine
     item_class._from_function = classmethod(convert)
-
-
-def share_certificates() -> None:
-    """Reads the authorities of the system once: each client of httpx reads them again, which takes longer than an ordinary test."""
-    create = ssl.create_default_context
-
-    @cache
-    def read(_: tuple[str | None, ...], *arguments: Any, **settings: Any) -> ssl.SSLContext:
-        return create(*arguments, **settings)
-
-    def create_default_context(*arguments: Any, **settings: Any) -> ssl.SSLContext:
-        return read((os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")), *arguments, **settings)
-
-    vars(ssl)["create_default_context"] = create_default_context
 
 
 def make_password_hashing_fast() -> None:

@@ -16,6 +16,7 @@ import os
 import runpy
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -180,6 +181,8 @@ def _receive_request(listener: socket.socket, connections: list[socket.socket]) 
 
 def _prepare() -> None:
     """Reads the operations of the product, and migrates a database, once for all servers: that is most of what a first start takes."""
+    import httpx
+
     import ci_v1
     import rest_v3
     from forgefront import pages, served_documents
@@ -187,8 +190,13 @@ def _prepare() -> None:
     from graph.documents import trusted_documents
     from graph.documents.documents import prepare_document
     from rest_v3.operations import OperationRegistry
+    from tests.support import shared_certificates
     from tests.support.database import migrated_databases
 
+    shared_certificates.install()
+    # That of webhooks and of clients that name no other, and that of runners.
+    httpx.create_ssl_context()
+    ssl.create_default_context()
     OperationRegistry.read = staticmethod(cache(OperationRegistry.read))  # type: ignore[method-assign]
     for folder in (rest_v3.OPERATIONS_FOLDER, ci_v1.OPERATIONS_FOLDER):
         registry = OperationRegistry.read(folder, prepare_document)
