@@ -123,10 +123,10 @@ def test_messages_name_no_file_of_the_checkout() -> None:
     found = []
     for folder in PRODUCT_FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
             # A docstring, of a constant too, is a statement of its own.
-            prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-            strings = [node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose]
+            prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+            strings = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in prose]
             lines = [node.lineno for node in strings if isinstance(node.value, str) and CHECKOUT_FILE.search(node.value)]
             found += [f"{path.relative_to(ROOT)}:{line}" for line in lines if path.relative_to(ROOT).as_posix() not in CHECKOUT_PROGRAMS]
     assert not found, "say in the message what the file says"

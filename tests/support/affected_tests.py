@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from tests.conftest import pytest_plugins
 
@@ -119,12 +120,17 @@ def module_of(path: str) -> str:
 
 def imported_modules(path: Path) -> Iterator[str]:
     """The modules that a file imports, among names that it imports from modules."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    # Only statements, wherever they stand: most nodes of a module are those of expressions.
+    to_visit: list[Any] = [ast.parse(path.read_bytes())]
+    while to_visit:
+        node = to_visit.pop()
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
             yield node.module
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            to_visit += getattr(node, name, ())
 
 
 @cache
