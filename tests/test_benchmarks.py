@@ -48,6 +48,7 @@ from benchmarks.suites import (
 from storage import tables
 from storage.database.engine import Database, driver_url
 from tests.support.database.databases import PostgresServer
+from tests.support.servers.fork_server import ForkedProcess
 
 SCALE = 0.04
 
@@ -90,10 +91,15 @@ def service(seeded: tuple[Path, seed.Dataset]) -> Iterator[servers.MeasuredServe
         yield ours
 
 
-def run_service(folder: Path) -> AbstractContextManager[servers.MeasuredServer]:
+def run_service(folder: Path, **options: Any) -> AbstractContextManager[servers.MeasuredServer]:
     """It plans operations when they come: preparing all of them takes longer than the tests."""
     settings = {"FORGEFRONT_WARM_UP": "false"}
-    return servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False, settings=settings)
+    return servers.run_service(folder, f"sqlite:///{folder / 'forgefront.db'}", pinned=False, settings=settings, **options)
+
+
+def fork_service(command: list[str], **settings: Any) -> ForkedProcess:
+    """Starts the service without a new interpreter; that of `service` has one."""
+    return ForkedProcess(["forgefront.cli", *command[1:]], **settings)
 
 
 def copy_database(source: Path, target: Path) -> None:
@@ -505,7 +511,7 @@ class TestRepositories:
         project = rows.projects[1]
         with (
             repository_reads.import_history(folder, project, partial(repository_reads.create_history, commits=60)) as repository,
-            run_service(folder) as ours,
+            run_service(folder, start=fork_service) as ours,
         ):
             with made.sides(ours, pinned=False) as sides:
                 found = transfers.compare_transfers(made, sides, 1)

@@ -8,7 +8,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ READINESS = "/-/readiness"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 TICKS = os.sysconf("SC_CLK_TCK")
+ProcessStarter = Callable[..., "subprocess.Popen[bytes]"]
 
 
 class ServerStartError(Exception):
@@ -89,16 +90,19 @@ def run_service(
     workers: int = 1,
     settings: Mapping[str, str] | None = None,
     ready: str = READINESS,
+    start: ProcessStarter = subprocess.Popen,
 ) -> Iterator[MeasuredServer]:
     """Runs the complete service, with authentication, permissions, access log and metrics, in `workers` processes.
 
-    `settings` are further variables of its environment; the server is yielded when the path `ready` answers 200. Raises ServerStartError.
+    `settings` are further variables of its environment; the server is yielded when the path `ready` answers 200. `start` starts the
+    command with these settings of `Popen`. Raises ServerStartError.
     """
     command = [str(Path(sys.executable).with_name("forgefront")), "serve", "--data", str(data), "--host", "127.0.0.1"]
     environment = {"FORGEFRONT_DATABASE_URL": database_url, "FORGEFRONT_EXTERNAL_URL": EXTERNAL_URL, "FORGEFRONT_RATE_LIMIT": "0"}
     environment |= {"FORGEFRONT_WORKERS": str(workers), **(settings or {})}
     port = free_port()
-    with run_server("ours", [*command, "--port", str(port)], environment, port, ready, data / "serve.log", pinned=pinned) as server:
+    command += ["--port", str(port)]
+    with run_server("ours", command, environment, port, ready, data / "serve.log", pinned=pinned, start=start) as server:
         yield replace(server, includes_children=workers > 1)
 
 
@@ -113,7 +117,15 @@ def run_http_backend(root: Path, *, pinned: bool) -> Iterator[MeasuredServer]:
 
 @contextmanager
 def run_server(
-    name: str, command: list[str], extra_environment: Mapping[str, str], port: int, ready: str, log: Path, *, pinned: bool
+    name: str,
+    command: list[str],
+    extra_environment: Mapping[str, str],
+    port: int,
+    ready: str,
+    log: Path,
+    *,
+    pinned: bool,
+    start: ProcessStarter = subprocess.Popen,
 ) -> Iterator[MeasuredServer]:
     """Starts a server by a command, yields it when it answers the path `ready`, and stops it. Raises ServerStartError."""
     pin = ["taskset", "--cpu-list", str(SERVER_CORE)] if pinned else []
@@ -123,9 +135,7 @@ def run_server(
     environment["PYTHONPATH"] = str(ROOT)
     with (
         log.open("wb") as log_file,
-        subprocess.Popen(
-            [*pin, *command], cwd=ROOT, env=environment | dict(extra_environment), stdout=log_file, stderr=log_file
-        ) as process,
+        start([*pin, *command], cwd=ROOT, env=environment | dict(extra_environment), stdout=log_file, stderr=log_file) as process,
     ):
         try:
             _wait_until_ready(process, f"http://127.0.0.1:{port}{ready}", log)
