@@ -348,14 +348,18 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
     path, group_path = str(project.id), str(group.id)
     if name in IMPORT_MUTATIONS:
         return await valid_import_input(world, name, role)
-    fresh = (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
+
+    async def create_user_id() -> int:
+        """The id of a new user, for the calls that act on one."""
+        return (await make.user(state=UserState.BLOCKED if name == "unblockUser" else UserState.ACTIVE)).id
+
     match name:
         case "createUser":
             return {"email": f"x{number}@example.org", "username": f"x{number}", "name": "X", "password": "12345678"}
         case "updateUser":
-            return {"databaseId": fresh, "name": "New"}
+            return {"databaseId": await create_user_id(), "name": "New"}
         case "deleteUser" | "blockUser" | "unblockUser" | "resetPrivateToken":
-            return {"databaseId": fresh}
+            return {"databaseId": await create_user_id()}
         case "updateProfile":
             return {"bio": f"B{number}"}
         case "changePassword":
@@ -367,9 +371,9 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             token = await world.create_target("access token", role, name)
             return {"userId": world.somebody.id, "databaseId": token.id}
         case "addSshKey":
-            return {"userId": fresh, "title": "k", "key": ssh_key(number)}
+            return {"userId": await create_user_id(), "title": "k", "key": ssh_key(number)}
         case "addEmail":
-            return {"userId": fresh, "email": f"more{number}@example.org"}
+            return {"userId": await create_user_id(), "email": f"more{number}@example.org"}
         case "deleteSshKey" | "deleteEmail":
             thing = await world.create_target("key" if name == "deleteSshKey" else "email", role, name)
             return {"userId": world.somebody.id, "databaseId": thing.id}
@@ -401,7 +405,7 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
         case "deleteGroup":
             return {"groupPath": str((await world.create_target("doomed group", role, name)).id)}
         case "addGroupMember":
-            return {"groupPath": group_path, "userId": fresh, "accessLevel": "GUEST"}
+            return {"groupPath": group_path, "userId": await create_user_id(), "accessLevel": "GUEST"}
         case "updateGroupMember" | "removeGroupMember":
             member = (await world.create_target("member", role, name)).user_id
             return {"groupPath": group_path, "userId": member} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
@@ -422,10 +426,11 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             elsewhere = {"groupPath": str((await make.group(owner=world.users["OW"])).id)} if name == "transferProject" else {}
             return {"projectPath": str(doomed_project.id), **elsewhere}
         case "addProjectMember":
-            return {"projectPath": path, "userId": fresh, "accessLevel": "GUEST"}
+            return {"projectPath": path, "userId": await create_user_id(), "accessLevel": "GUEST"}
         case "updateProjectMember" | "removeProjectMember":
-            await make.member(project, await make.fetch(tables.User, fresh) or world.somebody, AccessLevel.GUEST)
-            return {"projectPath": path, "userId": fresh} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
+            member = await make.user()
+            await make.member(project, member, AccessLevel.GUEST)
+            return {"projectPath": path, "userId": member.id} | ({"accessLevel": "REPORTER"} if name.startswith("update") else {})
         case "createIssue":
             return {"projectPath": path, "title": "T"}
         case "updateIssue" | "closeIssue" | "reopenIssue":
@@ -563,11 +568,11 @@ async def valid_mutation_input(world: Scenario, name: str, role: str) -> dict[st
             await make.user(f"signer{number}", password_hash=hashed)
             return {"login": f"signer{number}", "password": "12345678"}
         case "createSignInLink":
-            return {"databaseId": fresh}
+            return {"databaseId": await create_user_id()}
         case "signInByLink":
             moment = now()
             link = {"digest": digest_token(f"code{number}"), "created_at": moment, "expires_at": moment + timedelta(days=1)}
-            await make.save(tables.SignInLink(user_id=fresh, **link))
+            await make.save(tables.SignInLink(user_id=await create_user_id(), **link))
             return {"code": f"code{number}"}
         case "finishOpenIdSignIn":
             return {"ticket": "t", "state": "s", "code": "c"}
