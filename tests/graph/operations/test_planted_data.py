@@ -10,7 +10,6 @@ import random
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -236,8 +235,8 @@ class SchemaWalk:
 
 
 @pytest.fixture
-async def planted(make: DataFactory, tmp_path: Path) -> PlantedData:
-    return await create_planted_data(make, tmp_path)
+async def planted(make: DataFactory) -> PlantedData:
+    return await create_planted_data(make)
 
 
 async def ids_of(world: PlantedData) -> dict[str, list[str]]:

@@ -5,11 +5,15 @@ viewer who may not see it is found on any path. The table of rights is written d
 tests/support/queries/permission_matrix.py, independently of the product's policy.
 """
 
+import atexit
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +189,7 @@ class PlantedData:
         return [self.words[word][0] for word in found if not self.words[word][1](viewer)]
 
 
-async def create_planted_data(make: DataFactory, folder: Path) -> PlantedData:
+async def create_planted_data(make: DataFactory) -> PlantedData:
     """Inserts everything into the database of `make`."""
     viewers = {name: await make.user(name) for name in ("owner", "guest", "reporter", "outsider", "forker", "stranger")}
     viewers["admin"] = await make.admin()
@@ -205,14 +209,14 @@ async def create_planted_data(make: DataFactory, folder: Path) -> PlantedData:
     for number, (name, columns) in enumerate(kinds.items()):
         # The name of a group reveals that it is not empty.
         group = await make.group(path=f"group{number}", name="G", members=[(viewers["admin"], AccessLevel.GUEST)])
-        project = await _plant_project(world, folder / f"{number}.git", name, members, group=group, **columns)
+        project = await _plant_project(world, name, members, group=group, **columns)
         group.name, group.description = (
             world.plant_for(project, "project", "group"),
             world.plant_for(project, "project", "description of the group"),
         )
         await make.save(group)
     source = {"forked_from_id": world.projects["open"].id}
-    await _plant_project(world, folder / "fork.git", "private fork", [], owner=viewers["forker"], **source)
+    await _plant_project(world, "private fork", [], owner=viewers["forker"], **source)
     for project in world.projects.values():
         await _plant_project_contents(world, project)
     await _plant_fork_merge_request(world)
@@ -240,9 +244,7 @@ async def _plant_users(world: PlantedData) -> None:
     await make.save(tables.Delivery(event_id=event.id, hook_id=hook.id, webhook_id="w", event_name=event.name, error=error, created_at=NOW))
 
 
-async def _plant_project(
-    world: PlantedData, repository: Path, name: str, members: list[tuple[tables.User, AccessLevel]], **columns: Any
-) -> tables.Project:
+async def _plant_project(world: PlantedData, name: str, members: list[tuple[tables.User, AccessLevel]], **columns: Any) -> tables.Project:
     make = world.make
     project = await make.project(members=members, name=name, **columns)
     world.projects[name] = project
@@ -254,18 +256,16 @@ async def _plant_project(
     project.path_key = project.path
     project.default_branch = "master"
     await make.save(project)
-    _plant_repository(world, project, repository)
     folder = make.services.repositories.path_of(project.id)
     shutil.rmtree(folder)
-    import_repository(repository, folder)
+    shutil.copytree(_plant_repository(world, project), folder)
     await make.indexed(project)
     return project
 
 
-def _plant_repository(world: PlantedData, project: tables.Project, path: Path) -> None:
-    """Two commits on master, and one more on the branch of a merge request."""
+def _plant_repository(world: PlantedData, project: tables.Project) -> Path:
+    """A repository with two commits on master, and one more on the branch of a merge request. It is to be copied."""
     code, proposed = (lambda what: world.plant_for(project, "code", what)), (lambda what: world.plant_for(project, "proposed", what))
-    subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(path)], check=True)
     parts = []
     for number, (branch, plant) in enumerate((("master", code), ("master", code), ("topic", proposed)), 1):
         title, author, file, content = plant("message"), plant("author"), plant("path"), plant("file")
@@ -274,7 +274,21 @@ def _plant_repository(world: PlantedData, project: tables.Project, path: Path) -
         parts += [f"from :{number - 1}\n"] if number > 1 else []
         parts.append(f"M 100644 inline {file}\ndata {len(content)}\n{content}\n\n")
     parts.append(f"reset refs/heads/{code('branch')}\nfrom :1\n\nreset refs/tags/{code('tag')}\nfrom :1\n\n")
-    subprocess.run(["git", "-C", str(path), "fast-import", "--quiet"], input="".join(parts).encode(), check=True)
+    return _import_stream("".join(parts))
+
+
+@cache
+def _import_stream(stream: str) -> Path:
+    """The imported repository of a stream of `git fast-import`, made once: the values of all tests are the same."""
+    folder = Path(tempfile.mkdtemp(prefix="forgefront-planted-"))
+    owner = os.getpid()
+    # Not in the programs that are forked from this process.
+    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    source, imported = folder / "source.git", folder / "imported.git"
+    subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(source)], check=True)
+    subprocess.run(["git", "-C", str(source), "fast-import", "--quiet"], input=stream.encode(), check=True)
+    import_repository(source, imported)
+    return imported
 
 
 async def _plant_project_contents(world: PlantedData, project: tables.Project) -> None:
