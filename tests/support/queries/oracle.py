@@ -26,19 +26,17 @@ from graphql import (
     VariableNode,
     Visitor,
     print_ast,
-    specified_rules,
-    validate,
     visit,
 )
 
 from graph.context import Services
+from graph.documents.document_validator import validate_document
 from graph.documents.documents import PreparedOperation, make_prepared_operation
 from graph.errors import Code
 from graph.http.responses import serialize_result
 from graph.operations.execution import Graph
 from graph.operations.results import ErrorEntry, OperationResult
 from graph.planner.plan import OperationPlan
-from graph.schema import graphql_schema
 from storage import tables
 from tests.make import token_of
 
@@ -186,7 +184,7 @@ def has_rows(data: Any) -> bool:
 
 def require_valid(document: DocumentNode) -> DocumentNode:
     """Raises GraphQLError for what the schema rejects."""
-    if errors := validate(graphql_schema, document, specified_rules, max_errors=1):
+    if errors := validate_document(document, max_errors=1):
         raise errors[0]
     return document
 
