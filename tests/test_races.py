@@ -22,7 +22,7 @@ from storage.database.clock import now
 from tests.make import EXTERNAL_URL, DataFactory, ssh_key, token_of
 
 AT_ONCE = 32
-EACH = 5
+EACH = 3
 ISSUES = """
 query Walk($path: String!, $after: String) {
   project(path: $path) { issues(first: 5, after: $after) { nodes { iid } pageInfo { hasNextPage endCursor } } }
