@@ -54,7 +54,7 @@ _NO_METHODS = EnterLeaveVisitor(None, None)
 def _skip_other_kinds(rule: type[ASTValidationRule]) -> type[ASTValidationRule]:
     """The rule, which looks for methods of the kinds of nodes that it has methods for.
 
-    graphql-core asks each rule for the methods of each kind anew in each document. Most have none for most kinds, and to look for them by
+    graphql-core asks each rule for the methods of each kind again in each document. Most have none for most kinds, and to look for them by
     four names takes half of the time of an ordinary document.
     """
     methods = {name for name in dir(rule) if name.startswith(("enter", "leave"))}
