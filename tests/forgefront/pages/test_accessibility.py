@@ -101,7 +101,7 @@ async def visit_all(page: BrowserPage, forge: DemoServer, axe: str) -> list[str]
 
 
 async def test_no_page_has_a_violation(tmp_path: Path, axe: str) -> None:
-    async with run_demo_server(tmp_path / "data", (STOREFRONT,)) as forge, open_chromium(tmp_path / "profile") as page:
+    async with run_demo_server(tmp_path / "data", (STOREFRONT,)) as forge, open_chromium() as page:
         findings = await visit_all(page, forge, axe)
         assert findings == []
         # The browser itself reports the status of the page that is not there.
