@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, String, cast, insert, literal, select, type_coerce
+from sqlalchemy import ColumnElement, Integer, Select, String, cast, insert, literal, select, text, type_coerce
 
 from storage.database.sessions import DatabaseSession
 
@@ -13,6 +13,9 @@ async def insert_numbered(session: DatabaseSession, table: Any, count: int, valu
     numbers = numbers.union_all(select(numbers.c.number + 1).where(numbers.c.number < count))
     columns: dict[str, Any] = values(numbers.c.number)
     rows: Select[Any] = select(*(type_coerce(value, table.__table__.c[name].type) for name, value in columns.items())).select_from(numbers)
+    if (await session.connection()).dialect.name == "postgresql":
+        # A connection keeps the plans that check foreign keys. Those made for a table of a few rows read all of the table for each row.
+        await session.execute(text("DISCARD PLANS"))
     await session.execute(insert(table).from_select(list(columns), rows))
 
 
