@@ -217,9 +217,9 @@ def commit_to_branch(
             elif name in index:
                 index.remove(name)
         oid = _write_change(repository.odb, str(write_object(partial(index.write_tree, repository))), [str(parent.id)], message)
+        repository.references.create(f"refs/heads/{branch}", oid, force=True)
     finally:
         repository.free()
-    git(path, "update-ref", f"refs/heads/{branch}", oid)
     return oid
 
 
