@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from sqlalchemy import text
 
 from graph.context import Services
 from graph.errors import Code
@@ -51,8 +52,15 @@ async def project_with_descriptions(
 ) -> tuple[tables.Project, tables.User]:
     """A project with `count` issues whose descriptions have `size` characters each."""
     project = await make.project(owner=(owner := await make.user()))
-    for _ in range(count):
-        await make.issue(project, description=letter * size)
+    first = await make.issue(project, description=letter * size)
+    iids = range(first.iid + 1, first.iid + count)
+    await make.save(*(tables.Issue(project_id=project.id, author_id=owner.id, iid=iid, title=f"Issue {iid}") for iid in iids))
+    async with make.services.database.write_session() as session:
+        # PostgreSQL copies the compressed text; it would compress each that it is sent.
+        await session.execute(text("UPDATE issues SET description = (SELECT description FROM issues WHERE id = :id)"), {"id": first.id})
+        last = {"project_id": project.id, "iid": first.iid + count - 1}
+        await session.execute(text("UPDATE counters SET value = :iid WHERE project_id = :project_id AND kind = 'issue'"), last)
+        await session.commit()
     return project, owner
 
 
