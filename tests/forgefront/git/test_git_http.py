@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import pygit2
 import pytest
 import uvicorn
 
@@ -33,6 +34,7 @@ from tests.make import DataFactory, token_of
 from tests.support.git.git_history import GIT_ENVIRONMENT, commit_files, make_history
 from tests.support.git.git_history import git as local
 from tests.support.git.repositories import take_over
+from tests.support.servers.child_processes import children_of
 from tests.support.servers.fork_server import start_program
 from tests.support.waiting import wait_until
 
@@ -88,9 +90,15 @@ class GitHttpServer:
 
     async def commit(self, folder: Path, name: str = "file", *, amend: bool = False) -> str:
         (folder / name).write_text(f"{random.random()}\n")
-        await self.git("add", name, folder=folder)
-        await self.git("commit", "-q", "-m", f"Change {name}", *(["--amend"] if amend else []), folder=folder)
-        return (await self.git("rev-parse", "HEAD", folder=folder)).out
+        repository = pygit2.Repository(str(folder))
+        repository.index.add(name)
+        repository.index.write()
+        tree, message = repository.index.write_tree(), f"Change {name}\n"
+        if amend:
+            return str(repository.amend_commit(repository.head.target, "HEAD", tree=tree, message=message))
+        parents = [] if repository.head_is_unborn else [repository.head.target]
+        author = pygit2.Signature(GIT_ENVIRONMENT["GIT_AUTHOR_NAME"], GIT_ENVIRONMENT["GIT_AUTHOR_EMAIL"])
+        return str(repository.create_commit("HEAD", author, author, message, tree, parents))
 
     def repository(self, project: tables.Project) -> Path:
         return self.make.services.repositories.path_of(project.id)
@@ -106,15 +114,12 @@ class GitHttpServer:
 
     def processes(self) -> list[str]:
         """The git processes that this process, which is the server, has."""
-        lines = subprocess.run(["ps", "-eo", "pid,ppid,stat,args"], capture_output=True, text=True, check=True).stdout.splitlines()
-        rows = [line.split(None, 3) for line in lines[1:]]
-        mine = {str(os.getpid())}
-        found = []
-        for _ in range(4):
-            for pid, parent, stat, arguments in rows:
-                if parent in mine and pid not in mine and "git" in arguments and "--git-dir" in arguments and "Z" not in stat:
-                    mine.add(pid)
-                    found.append(arguments)
+        found: list[str] = []
+        level = {os.getpid()}
+        while level:
+            commands = {pid: command for pid, command in children_of(level).items() if "git" in command and "--git-dir" in command}
+            found += commands.values()
+            level = set(commands)
         return found
 
     def leftovers(self, project: tables.Project) -> list[str]:
@@ -227,8 +232,10 @@ class TestFetch:
     async def test_a_long_ref_advertisement_is_compressed(self, forge: GitHttpServer, developer: tables.User) -> None:
         project = await forge.project(history={"commits": 400}, members=[(developer, AccessLevel.REPORTER)])
         target = await forge.clone(project, developer)
+        mine = local(target, "rev-parse", "HEAD")
         for number in range(60):
-            local(target, "commit", "-q", "--allow-empty", "-m", f"Mine {number}")
+            mine = commit_files(target / ".git", {"mine": b"%d\n" % number}, mine)
+        local(target, "update-ref", "refs/heads/master", mine)
         oid = commit_files(forge.repository(project), {"new": b"new\n"}, forge.refs(project)["refs/heads/master"])
         local(forge.repository(project), "update-ref", "refs/heads/master", oid)
         for version in (2, 0):

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from storage.git.protocol.push import InvalidPush, PushAuthorizer, PushDecision,
 from storage.git.protocol.transport import HOOKS_FOLDER, GitService, Transport, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 from tests.support.git.git_history import git, make_history
+from tests.support.servers.child_processes import children_of
 from tests.support.waiting import wait_until
 
 EMPTY_PACK = bytes.fromhex("5041434b0000000200000000029d08823bd8a8eab510ad6ac75c823cfd3ed31e")
@@ -93,8 +93,7 @@ def packs(path: Path) -> list[Path]:
 
 
 def running() -> list[str]:
-    listed = subprocess.run(["ps", "-o", "args=", "--ppid", str(os.getpid())], capture_output=True, text=True, check=False).stdout
-    return [each for each in listed.splitlines() if each.startswith("git ")]
+    return [command for command in children_of([os.getpid()]).values() if command.startswith("git ")]
 
 
 def leftovers(path: Path) -> list[Path]:
