@@ -183,20 +183,23 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
 
 
-def identifiers_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+@cache
+def identifiers_of(tree: ast.AST) -> list[tuple[int, str]]:
     """The names that a module defines, with their lines."""
+    found = []
     for node in nodes_of(tree):
         match node:
             case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield node.lineno, node.name
+                found.append((node.lineno, node.name))
             case ast.arg():
-                yield node.lineno, node.arg
+                found.append((node.lineno, node.arg))
             case ast.Name(ctx=ast.Store()):
-                yield node.lineno, node.id
+                found.append((node.lineno, node.id))
             case ast.Attribute(ctx=ast.Store()):
-                yield node.lineno, node.attr
+                found.append((node.lineno, node.attr))
             case ast.alias(asname=str(name)):
-                yield node.lineno, name
+                found.append((node.lineno, name))
+    return found
 
 
 def messages_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
