@@ -140,6 +140,7 @@ COSTS = """(() => {
 
 async def measure(page: BrowserPage, forge: DemoServer, stop: TourStop) -> str:
     """The row of a page, opened a second time, so that the service has compiled what it runs."""
+    await page.send("Network.enable")
     await page.send("Network.setCacheDisabled", cacheDisabled=True)
     await show(page, forge, stop)
     with StatementRecorder(forge.app.graph.services.database.engine.sync_engine).record() as statements:

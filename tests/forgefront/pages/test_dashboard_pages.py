@@ -41,7 +41,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
-    with shared.page.expect_no_errors(shared.forge.address):
+    with shared.page.expect_no_errors():
         yield shared
 
 

@@ -112,7 +112,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[File
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: FilesSite) -> AsyncIterator[FilesSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
-    with shared.page.expect_no_errors(shared.forge.address):
+    with shared.page.expect_no_errors():
         yield shared
 
 

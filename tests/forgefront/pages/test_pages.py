@@ -100,7 +100,7 @@ async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
     """What the browser complains of, as of a breach of the content security policy, fails the test in which it happens."""
     await shared.page.set_viewport(1280, 800)
     await shared.page.set_color_scheme("light")
-    with shared.page.expect_no_errors(shared.forge.address):
+    with shared.page.expect_no_errors():
         yield shared
 
 
@@ -588,11 +588,11 @@ class TestManyProjects:
         await site.visit("/")
         await page.wait_for(f"({shown}).length === 50")
         for typed, found in (("drone", "empty/oldest"), ("web", "web/latest"), ("number", "empty/number-51")):
-            requests = len(page.requests)
-            await page.evaluate("(document.querySelector('#filter').focus(), document.querySelector('#filter').select())")
-            await page.type(typed)
-            await page.wait_for(f"location.search === '?search={typed}'")
-            await wait_until(lambda requests=requests: len(page.requests) > requests)
+            async with page.observe_network():
+                await page.evaluate("(document.querySelector('#filter').focus(), document.querySelector('#filter').select())")
+                await page.type(typed)
+                await page.wait_for(f"location.search === '?search={typed}'")
+                await wait_until(lambda: bool(page.requests))
             # Until the service has answered, those that are loaded are narrowed.
             await asyncio.sleep(0.3)
             await page.wait_for(f"({shown}).includes('{found}')")

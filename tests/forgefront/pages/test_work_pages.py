@@ -103,7 +103,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Work
 async def site(shared: WorkPagesSite) -> AsyncIterator[WorkPagesSite]:
     """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
     await shared.page.set_viewport(1280, 800)
-    with shared.page.expect_no_errors(shared.forge.address):
+    with shared.page.expect_no_errors():
         yield shared
 
 
