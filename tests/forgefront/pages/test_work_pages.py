@@ -418,6 +418,9 @@ async def test_graphiql_leaves_connections_to_other_windows(site: WorkPagesSite)
     await page.wait_for("document.querySelector('.monaco-editor .view-lines')?.innerText.includes('issueChanged')")
     await page.click(".graphiql-execute-button")
     await wait_until(lambda: len(streams) == 1)
+    # Until it has received something, the page does not know where the stream is.
+    await site.forge.run_as("ada", "CreateIssue", projectPath=PATH, title="Before")
+    await page.wait_for("document.querySelector('.result-window').innerText.includes('Before')")
 
     report = "(window.other ??= new BroadcastChannel('forgefront.streams')).postMessage({id: 'x', focusedAt: 1e15, streams: %d})"
     await page.evaluate(report % 4)
