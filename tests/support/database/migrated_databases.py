@@ -4,12 +4,9 @@ Commands and servers that the tests start use it. Tests of revisions call `stora
 """
 
 import asyncio
-import atexit
-import os
 import shutil
 import sqlite3
 import subprocess
-import tempfile
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -21,6 +18,7 @@ from sqlalchemy import URL, make_url
 from forgefront import backend
 from storage import migrations
 from storage.dump import instance_restore, table_loader
+from tests.support.process_folders import create_process_folder
 
 VERSIONS = migrations.VERSIONS
 SCRIPTS: dict[str, str] = {}
@@ -58,10 +56,7 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "", o
 @cache
 def migrated_file() -> Path:
     """An SQLite file with all revisions and without required rows."""
-    folder = Path(tempfile.mkdtemp(prefix="forgefront-migrated-"))
-    owner = os.getpid()
-    # Not in the programs that are forked from this process.
-    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    folder = create_process_folder("migrated")
     migrations.upgrade(f"sqlite:///{folder}/forge.db", migrations.newest_revision())
     with closing(sqlite3.connect(folder / "forge.db")) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -3,12 +3,10 @@
 It also creates single commits of an exact form.
 """
 
-import atexit
 import os
 import random
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ import pygit2
 from pygit2.enums import FileMode, ObjectType
 
 from storage.git.object_writes import write_object
+from tests.support.process_folders import create_process_folder
 
 T = TypeVar("T")
 
@@ -81,11 +80,7 @@ def make_history(
 
 @cache
 def _originals_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="forgefront-histories-"))
-    owner = os.getpid()
-    # Not in the programs that are forked from this process.
-    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
-    return folder
+    return create_process_folder("histories")
 
 
 @cache

@@ -5,12 +5,9 @@ viewer who may not see it is found on any path. The table of rights is written d
 tests/support/queries/permission_matrix.py, independently of the product's policy.
 """
 
-import atexit
-import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -29,6 +26,7 @@ from storage.git.importing.repository_import import import_repository
 from storage.secrets import digest_token
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from tests.make import DataFactory, ssh_key
+from tests.support.process_folders import create_process_folder
 from tests.support.week_fixture import NOW
 from tests.support.zips import pack_files
 
@@ -280,10 +278,7 @@ def _plant_repository(world: PlantedData, project: tables.Project) -> Path:
 @cache
 def _import_stream(stream: str) -> Path:
     """The imported repository of a stream of `git fast-import`, made once: the values of all tests are the same."""
-    folder = Path(tempfile.mkdtemp(prefix="forgefront-planted-"))
-    owner = os.getpid()
-    # Not in the programs that are forked from this process.
-    atexit.register(lambda: shutil.rmtree(folder) if os.getpid() == owner else None)
+    folder = create_process_folder("planted")
     source, imported = folder / "source.git", folder / "imported.git"
     subprocess.run(["git", "init", "-q", "--bare", "--template=", "-b", "master", str(source)], check=True)
     subprocess.run(["git", "-C", str(source), "fast-import", "--quiet"], input=stream.encode(), check=True)
