@@ -104,7 +104,7 @@ async def take_screenshots(folder: Path | None) -> None:
         projects = (*PROJECTS, storefront())
         async with (
             run_demo_server(Path(scratch, "data"), projects, warm_up=False) as forge,
-            open_chromium(Path(scratch, "profile")) as page,
+            open_chromium() as page,
         ):
             stops = await create_tour(forge)
             await page.set_viewport(*DESKTOP_SIZE)

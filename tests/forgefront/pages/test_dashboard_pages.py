@@ -41,6 +41,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Page
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def site(shared: PagesSite) -> AsyncIterator[PagesSite]:
+    """What the browser complains of fails the test in which it happens, as does a request to anybody else."""
     with shared.page.expect_no_errors():
         yield shared
 

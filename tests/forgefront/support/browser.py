@@ -18,7 +18,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import httpx
 from websockets.asyncio.client import ClientConnection, connect
 
 CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -184,9 +183,9 @@ class BrowserPage:
             await self.open("about:blank")
             yield
 
-    async def open_signed_in(self, address: str, token: str) -> None:
-        """Opens a page of the service, for the owner of a private token."""
-        await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})})
+    async def open_signed_in(self, address: str, token: str, *, clear: bool = False) -> None:
+        """Opens a page of the service, for the owner of a private token. `clear`: as of `open_with_storage`."""
+        await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})}, clear=clear)
 
     async def visit(self, address: str, token: str) -> None:
         """Shows a page of the service to the owner of a private token: the first of a test in a new document whose storage has nothing
@@ -194,7 +193,7 @@ class BrowserPage:
         """
         arguments = ", ".join(map(json.dumps, (address, SESSION_KEY, token)))
         if not (self._is_visited and await self.evaluate(f"{FOLLOW_LINK}({arguments})")):
-            await self.open_with_storage(address, {SESSION_KEY: json.dumps({"token": token, "until": None})}, clear=True)
+            await self.open_signed_in(address, token, clear=True)
         self._is_visited = True
         await self.wait_for(IS_SHOWN, f"{address} is not shown")
 
@@ -249,21 +248,10 @@ class BrowserPage:
 
 
 @asynccontextmanager
-async def open_chromium(profile: Path | None = None) -> AsyncIterator[BrowserPage]:
-    """A tab with settings and storage of its own, in the browser of this process, or in one whose files are in `profile`."""
-    if profile is None:
-        async with open_windows(1) as [page]:
-            yield page
-        return
-    process = start_chromium(profile)
-    try:
-        address = await asyncio.to_thread(_devtools_url, profile, process)
-        async with httpx.AsyncClient() as http:
-            tabs = (await http.get(f"{address.replace('ws:', 'http:').partition('/devtools/')[0]}/json/list")).json()
-        async with _open_tab(next(str(tab["webSocketDebuggerUrl"]) for tab in tabs if tab["type"] == "page")) as page:
-            yield page
-    finally:
-        stop_chromium(process)
+async def open_chromium() -> AsyncIterator[BrowserPage]:
+    """A tab with settings and storage of its own, in the browser of this process."""
+    async with open_windows(1) as [page]:
+        yield page
 
 
 @asynccontextmanager
