@@ -9,6 +9,7 @@ import cProfile
 import gc
 import pstats
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,34 +29,35 @@ CASES = (
 )
 
 
-def find_request(case: str, data: Dataset) -> LoadRequest:
-    """The request of a case, as the table sends it."""
+def find_requests(case: str, data: Dataset) -> tuple[LoadRequest, ...]:
+    """The requests of a case, which the tables send in turn."""
     interface, _, key = case.partition("-")
     if key in WRITES:
         find_questions = write_questions.graph_questions if interface == "graph" else write_questions.v3_questions
-        return find_questions(data)[key].requests[0]
+        return find_questions(data)[key].requests
     of_table = questions.graphql_questions(data) if interface == "graph" else questions.v3_questions(data)
-    return of_table[key].request
+    return (of_table[key].request,)
 
 
-async def measure(app: Any, request: LoadRequest, count: int) -> float:
+async def measure(app: Any, requests: Sequence[LoadRequest], count: int) -> float:
     """Milliseconds of CPU, of all threads of this process, for one request."""
     before = time.process_time()
     for number in range(count):
+        request = requests[number // len(requests[0].paths) % len(requests)]
         status = await call(app, request, number)
         assert status == request.status, status
     return (time.process_time() - before) * 1000 / count
 
 
-async def profile(app: Any, request: LoadRequest, count: int) -> tuple[float, cProfile.Profile]:
-    await measure(app, request, count // 4)
+async def profile(app: Any, requests: Sequence[LoadRequest], count: int) -> tuple[float, cProfile.Profile]:
+    await measure(app, requests, count // 4)
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 5, 200)
-    plain = min([await measure(app, request, count) for _ in range(3)])
+    plain = min([await measure(app, requests, count) for _ in range(3)])
     profiler = cProfile.Profile()
     profiler.enable()
-    await measure(app, request, count)
+    await measure(app, requests, count)
     profiler.disable()
     return plain, profiler
 
@@ -81,7 +83,7 @@ def main() -> None:
 async def _profile(folder: Path, url: str, data: Dataset, options: argparse.Namespace) -> tuple[float, cProfile.Profile]:
     discard_logs()
     async with service(folder, url) as app:
-        return await profile(app, find_request(options.case, data), options.requests)
+        return await profile(app, find_requests(options.case, data), options.requests)
 
 
 if __name__ == "__main__":
