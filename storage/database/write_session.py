@@ -255,8 +255,8 @@ class WriteSession(DatabaseSession):
         """Whether rows wait that the transaction does not have yet, or are changed."""
         return self._pending.has_rows or bool(self._count_changes())
 
-    def _count_changes(self) -> int:
-        return sum(instance_state(row).modified for row in self._rows.values())
+    def _count_changes(self, beside: Any = None) -> int:
+        return sum(instance_state(row).modified for row in self._rows.values() if row is not beside)
 
     async def run_if(self, condition: Select[Any], action: Callable[[], Awaitable[None]]) -> None:
         pending = self._pending
@@ -291,9 +291,12 @@ class WriteSession(DatabaseSession):
         ((row, before),) = pending.unlocked
         bound = self._database.update_cache.bind(row, before, pending.skip_condition)
         if bound is None:
-            # Nothing was changed in the end. The ORM writes nothing then either.
+            # Nothing was changed in the end. The ORM would write nothing either, but begin a transaction for it.
             pending.unlocked = []
-            return False
+            if pending.has_rows or pending.followers or pending.condition is not None or self._count_changes(beside=row):
+                return False
+            self._rows.clear()
+            return True
         self._release_reader()
         (found,) = await self._database.write([bound])
         if found == WAS_SKIPPED:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, event, select, update
 from sqlmodel import col
 
 from storage import tables
@@ -135,3 +135,20 @@ class TestBatch:
                     with statements.record() as seen:
                         await session.execute(detach)
                     assert [statement.split()[0] for statement in seen][-2:] == ["SELECT", "DELETE"]
+
+    async def test_a_row_that_keeps_its_values_begins_no_transaction(self, batch: BatchScenario) -> None:
+        """A changed row beside it is written all the same."""
+        begun: list[Any] = []
+        event.listen(batch.database.write_engine.sync_engine, "begin", begun.append)
+        for title in (None, "Changed issue"):
+            async with batch.database.write_session() as session:
+                session.may_repeat = True
+                ((project,),) = await session.read(select(tables.Project).where(col(tables.Project.id) == batch.project_id))
+                ((issue,),) = await session.read(select(tables.Issue).where(col(tables.Issue.id) == batch.issue_id))
+                assert session.lock_later(project)
+                project.description = "A project"
+                if title is not None:
+                    issue.title = title
+                await session.commit()
+            assert bool(begun) is (title is not None)
+        assert (await batch.state())[:2] == ("A project", "Changed issue")
