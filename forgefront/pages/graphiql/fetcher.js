@@ -54,6 +54,8 @@ function follow(token, request, headers, observer) {
       return true;
     }
     begun = true;
+    // Without a position, events between the opening of the stream and its first byte would be lost if it breaks meanwhile.
+    last ??= answer.headers.get("Last-Event-ID");
     let text = "";
     for await (const piece of pieces(answer.body.pipeThrough(new TextDecoderStream()))) {
       text += piece;

@@ -2,7 +2,10 @@
 
 import hashlib
 import html
+import json
 import re
+import shutil
+import subprocess
 
 import httpx
 import pytest
@@ -15,6 +18,27 @@ from graph.schema import graphql_schema
 
 SOURCES = BUILD_FOLDER.parent
 KINDS = (".css", ".html", ".js", ".json", ".jsx", ".mjs")
+
+REPLACED_FOR_NODE = {
+    'import { GraphQLError, getOperationAST } from "graphql";': 'const getOperationAST = () => ({ operation: "subscription" });',
+    'import(new URL("../pages/session.js", BASE))': "null",
+    'import(new URL("../pages/stream_limits.js", BASE))': "{ allowed: async () => {}, count: () => () => {}, mayStream: () => true }",
+    "AGAIN_MS = 2000": "AGAIN_MS = 0",
+}
+"""What node cannot load without packages and a browser, and what stands for it."""
+
+FOLLOW_BROKEN_STREAM = """
+globalThis.document = { currentScript: { src: "http://forge/-/graphiql/graphiql.js" } };
+const bodies = ["", "event: complete\\ndata:\\n\\n"];
+const sent = [];
+globalThis.fetch = async (_, { headers }) => {
+  sent.push(headers["Last-Event-ID"] ?? null);
+  return new Response(bodies.shift(), { headers: { "Content-Type": "text/event-stream", "Last-Event-ID": "41" } });
+};
+const { fetcherFor } = await import(`data:text/javascript,${encodeURIComponent(process.argv[1])}`);
+const { subscribe } = fetcherFor("token")({ query: "" }, { documentAST: {} });
+subscribe({ next() {}, complete: () => console.log(JSON.stringify(sent)), error: (error) => console.log(JSON.stringify(String(error))) });
+"""
 
 
 def asset_names(base_url: str) -> ASGIApp:
@@ -65,3 +89,14 @@ async def test_every_address_in_the_page_is_its_own(client: httpx.AsyncClient) -
 def test_its_introspection_is_within_the_limits() -> None:
     document = limits.parse(get_introspection_query(descriptions=True, schema_description=True))
     assert limits.measure(document, graphql_schema).evaluate({})[1] == []
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="NOT RUN: node (apt install nodejs)")
+def test_a_stream_that_breaks_before_its_first_byte_is_resumed_at_its_position() -> None:
+    fetcher = (SOURCES / "fetcher.js").read_text()
+    for original, replacement in REPLACED_FOR_NODE.items():
+        assert original in fetcher
+        fetcher = fetcher.replace(original, replacement)
+    command = ["node", "--input-type=module", "--eval", FOLLOW_BROKEN_STREAM, fetcher]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    assert json.loads(printed) == [None, "41"]
