@@ -177,3 +177,10 @@ def test_walks_visit_a_file_again_only_with_a_reason() -> None:
                 unexplained += [f"{walk.splitlines()[0]}: {path}" for path in sorted(named & seen)]
             seen |= named
     assert not unexplained, f"say why: {', '.join(unexplained)}"
+
+
+def test_no_file_of_the_repository_is_one_that_it_ignores() -> None:
+    """As what the commands of README write into the checkout."""
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert not listed.stdout
