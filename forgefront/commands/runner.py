@@ -195,7 +195,9 @@ def execute(
     job: Annotated[str, typer.Argument(help="The name of a job of .gitlab-ci.yml.")],
     folder: Annotated[Path, typer.Option("--folder", help="A folder of the checkout.", file_okay=False)] = Path(),
     variables: Annotated[list[str] | None, typer.Option("--variable", metavar="NAME=VALUE", help="A variable; repeatable.")] = None,
-    artifacts: Annotated[Path | None, typer.Option("--artifacts", help="Folder for the artifact.", file_okay=False, exists=True)] = None,
+    artifacts: Annotated[
+        Path | None, typer.Option("--artifacts", help="Folder for the artifact; created if missing.", file_okay=False, writable=True)
+    ] = None,
     timeout: Annotated[int, typer.Option("--timeout", help="Time limit in seconds.", min=1)] = 3600,
     as_json: PlainJsonOption = False,
 ) -> None:
@@ -216,8 +218,13 @@ def execute(
         settings = load_settings(file, options, {"url": "http://localhost", "token": "none"}).executor_settings
         top = find_checkout(folder)
         build = describe_build(top, read_job(top, job), {name: value for name, _, value in pairs}, timeout)
+        if artifacts is not None:
+            # A folder that cannot be is found before the job runs, not after it.
+            artifacts.mkdir(parents=True, exist_ok=True)
     except (InvalidRunnerConfig, LocalBuildRejected, PipelineConfigError) as error:
         fail(str(error), EXIT_USAGE)
+    except OSError as error:
+        fail(f"--artifacts {artifacts}: {error.strerror}", EXIT_USAGE)
     service = LocalService(lambda text: typer.echo(text, nl=False, err=as_json), artifacts)
 
     async def work() -> bool:

@@ -49,13 +49,13 @@ class TestExec:
         (folder / "file").write_text("changed\n")
         (folder / "untracked").touch()
 
-        done = run("--executor", executor, "exec", "job", "--folder", folder, "--variable", "NAME=Ann", "--artifacts", tmp_path)
+        done = run("--executor", executor, "exec", "job", "--folder", folder, "--variable", "NAME=Ann", "--artifacts", tmp_path / "a/b")
 
         assert done.exit_code == 0, done.output
         assert f"({executor})" in done.output
         for expected in ("changed\n", "hello Ann main\n", "$ ls -A\n.git\n.gitlab-ci.yml\nci\nfile\n$", "$ echo after\nafter\n"):
             assert expected in done.output
-        with zipfile.ZipFile(tmp_path / "artifacts.zip") as file:
+        with zipfile.ZipFile(tmp_path / "a/b/artifacts.zip") as file:
             assert file.read("out") == b"made\n"
         status = subprocess.run(["git", "status", "--short"], cwd=folder, capture_output=True, text=True, check=True)
         assert status.stdout == " M file\n?? untracked\n"
@@ -64,6 +64,11 @@ class TestExec:
         assert failed.exit_code == 1
         assert json.loads(failed.stdout) == {"name": "bad", "ended": "failed", "artifacts": []}
         assert "ERROR: Build failed: exit code 3" in failed.stderr
+
+        for path, reason in ((folder / "file", "is a file"), (folder / "file/new", "Not a directory")):
+            refused = run("exec", "job", "--folder", folder, "--artifacts", path)
+            assert (refused.exit_code, refused.stdout) == (2, "")
+            assert reason in " ".join(refused.stderr.split())
 
         unknown = run("exec", "none", "--folder", folder)
         assert (unknown.exit_code, unknown.stderr) == (2, "forgefront: There is no job 'none'. The jobs are bad, job.\n")
