@@ -7,14 +7,16 @@ A slow client costs one connection for a bounded time and nothing else. Timeouts
 
 import asyncio
 import http
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import httptools
 from uvicorn.config import Config as UvicornConfig
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
+
+from forgefront.server.request_framing import encode_request_line, find_header_error, make_body_header, to_origin_form
 
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -30,7 +32,6 @@ MAX_LINGER_SECONDS = 30.0
 """The same time while bytes of a body arrive that the app does not read, as of a body that it has found too large."""
 DRAIN_SECONDS = 1.0
 """Time for which an idle connection stays open at shutdown, so that a request already on its way is served."""
-NON_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,23 +111,6 @@ class BufferedTransport:
             self._transport.write(data)
 
 
-def encode_request_line(data: bytes) -> bytes:
-    """The beginning of a request, with the non-ASCII characters of its first line percent-encoded.
-
-    curl sends an address as it was typed, in UTF-8, and the parser rejects bytes that RFC 3986 does not allow. Other encodings stay as
-    they are, and are rejected.
-    """
-    length = data.find(b"\n")
-    line = data if length < 0 else data[:length]
-    try:
-        if line.isascii():
-            return data
-        line.decode()
-    except UnicodeDecodeError:
-        return data
-    return NON_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), line) + data[len(line) :]
-
-
 class RequestHeaderRejected(Exception):
     """Stops the parser in the middle of a header that is rejected."""
 
@@ -147,6 +131,7 @@ class HttpConnection(HttpToolsProtocol):
         now = self.loop.time()
         self._is_in_header = False
         self._is_between_requests = True
+        self._ignores_header = False
         self._running: RequestResponseCycle | None = None
         self._framing_bytes = self._trailer_fields = 0
         self._request_count = 0
@@ -200,7 +185,7 @@ class HttpConnection(HttpToolsProtocol):
         self._framing_bytes += len(data)
         if self._is_between_requests and not data.isascii():
             data = encode_request_line(data)
-        super().data_received(data)
+        self._parse(data)
         if self._is_rejected:
             return
         # An incomplete header: counts only chunks that lie within it. on_headers_complete measures a complete one.
@@ -211,7 +196,35 @@ class HttpConnection(HttpToolsProtocol):
         elif not self._is_in_header and self._framing_bytes > MAX_FRAMING_BYTES:
             self._reject(431)
 
+    def _parse(self, data: bytes) -> None:
+        """As uvicorn's `data_received`, but a request for an upgrade that the server does not accept is served as any other."""
+        while True:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                if self._should_upgrade():
+                    self.handle_websocket_upgrade()
+                    return
+                data = data[upgrade.args[0] :]
+                self.parser = httptools.HttpRequestParser(self)
+                self._ignores_header = True
+                # The message of a request without a body is complete after this.
+                self.parser.feed_data(make_body_header(self.headers))
+                self._ignores_header = False
+            except httptools.HttpParserError:
+                self.logger.warning("Invalid HTTP request received.")
+                self._reject(self._error_status)
+                return
+            else:
+                return
+
+    def on_url(self, url: bytes) -> None:
+        if not self._ignores_header:
+            super().on_url(url)
+
     def on_message_begin(self) -> None:
+        if self._ignores_header:
+            return
         if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
             self._stop_parsing(429)
         self._is_in_header = True
@@ -223,6 +236,8 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._ignores_header:
+            return
         if self._is_in_header:
             if len(self.headers) >= MAX_HEADERS:
                 self._stop_parsing(431)
@@ -234,6 +249,8 @@ class HttpConnection(HttpToolsProtocol):
             self._stop_parsing(431)
 
     def on_headers_complete(self) -> None:
+        if self._ignores_header:
+            return
         self._is_in_header = False
         self._framing_bytes = 0
         if len(self.url) > MAX_TARGET_BYTES:
@@ -242,6 +259,13 @@ class HttpConnection(HttpToolsProtocol):
         large = self._first_bytes + self._header_bytes + self._chunk_bytes > MAX_HEADER_BYTES
         if large and sum(len(name) + len(value) for name, value in self.headers) > MAX_HEADER_BYTES:
             self._stop_parsing(431)
+        version = self.parser.get_http_version()
+        if (status := find_header_error(version, self.headers)) is not None:
+            self._stop_parsing(status)
+        if version == "1.0":
+            # Its clients do not know interim responses (RFC 9110, section 10.1.1).
+            self.expect_100_continue = False
+        self.url = to_origin_form(self.url)
         super().on_headers_complete()
         if self._is_stopping and self.cycle is not None:
             self.cycle.keep_alive = False
@@ -251,6 +275,9 @@ class HttpConnection(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self.parser.should_upgrade() and not self._should_upgrade():
+            # The parser has not looked at the body.
+            return
         self._is_between_requests = True
         super().on_message_complete()
 
@@ -271,9 +298,6 @@ class HttpConnection(HttpToolsProtocol):
         # Requests that wait would otherwise get more with each response.
         if not self.pipeline:
             self.flow.resume_reading()
-
-    def send_400_response(self, msg: str) -> None:
-        self._reject(self._error_status)
 
     # Methods that the server calls.
 
