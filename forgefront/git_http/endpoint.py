@@ -25,7 +25,7 @@ from storage.git.protocol.packets import FLUSH_PACKET, encode_packet
 from storage.git.protocol.process_slots import TransportBusy
 from storage.git.protocol.process_supervision import BLOCK_BYTES
 from storage.git.protocol.push import ClientStream, InvalidPush, PushDecision, RefCommand
-from storage.git.protocol.transport import GitService, Transport, TransportTimeout
+from storage.git.protocol.transport import GitService, InvalidFetch, Transport, TransportTimeout
 from storage.git.subprocesses.git_command import GitCommandError
 
 MAX_FETCH_BYTES = 64 * 1024 * 1024
@@ -289,6 +289,8 @@ def refusal_of(error: Exception) -> GitHttpRefusal | None:
             return error
         case OperationError() if error.code in _STATUS_BY_CODE:
             return _refusal_of_graph_error(error)
+        case InvalidFetch():
+            return GitHttpRefusal(400, "This fetch cannot be read: the request is incomplete, or is not in git's protocol.")
         case InvalidPush():
             return GitHttpRefusal(400, f"This push cannot be read: {error}.")
         case TransportBusy():

@@ -41,6 +41,13 @@ RefReserver = Callable[[list[RefCommand]], AbstractAsyncContextManager[None]]
 HOOKS_FOLDER = Path(__file__).parent / "hooks"
 MAX_DELTA_BYTES = 16 * 1024 * 1024
 """Maximum size of an object that may be stored as a delta or as the base of one; repository.py reads no larger objects."""
+INVALID_FETCH_PATTERN = re.compile(
+    "fatal: (protocol error|the remote end hung up|unknown capability|invalid command|command '.*' requested after|no command requested"
+    "|expected flush after|unexpected line|unexpected option|unknown object format|mismatched object format"
+    "|(git )?upload-pack: (protocol error|expected SHA1 list)|invalid shallow line|invalid deepen)",
+    re.IGNORECASE,
+)
+"""What upload-pack writes about a request that is incomplete or invalid. Its client is the only other end that can hang up."""
 _STDERR_SECONDS = 1.0
 
 _PROTOCOL = re.compile(r"[A-Za-z0-9=.:_-]{1,100}")
@@ -75,6 +82,10 @@ _RECEIVE_PACK_SETTINGS = (
 
 class TransportTimeout(Exception):
     """The fetch or push took longer than the limit."""
+
+
+class InvalidFetch(Exception):
+    """The client's request is incomplete, or is not in git's protocol."""
 
 
 class GitService(StrEnum):
@@ -147,10 +158,15 @@ class Transport:
     ) -> None:
         """Runs one request of a fetch over HTTP (`stateless`), or a whole fetch over a stream.
 
-        Raises as `advertise`, and the errors of `incoming` and `outgoing`.
+        Raises InvalidFetch, as `advertise`, and the errors of `incoming` and `outgoing`.
         """
         async with self.fetching.slot(requester):
-            await self._run_service(GitService.UPLOAD, path, _rpc_arguments(stateless), incoming, outgoing, protocol)
+            try:
+                await self._run_service(GitService.UPLOAD, path, _rpc_arguments(stateless), incoming, outgoing, protocol)
+            except git_command.GitCommandError as error:
+                if INVALID_FETCH_PATTERN.match(str(error)):
+                    raise InvalidFetch from error
+                raise
 
     async def receive_pack(
         self,

@@ -603,6 +603,10 @@ class TestHttpRequests:
                 headers = {**kind, "Content-Encoding": encoding, "Git-Protocol": "version=2"}
                 answer = await http.post(f"{url}/git-upload-pack", content=packed, headers=headers)
                 assert answer.status_code == status, (encoding, answer.text)
+            for body in (b"", b"hello", b"0009hello", b"0012want garbage\n0000", b"0014command=ls-refs\n", b"0010command=no\n0000"):
+                for protocol in ("", "version=2"):
+                    answer = await http.post(f"{url}/git-upload-pack", content=body, headers={**kind, "Git-Protocol": protocol})
+                    assert (answer.status_code == 400) or (protocol and not body), (body, protocol, answer.text)
             for body in (b"hello", b"0009hello0000", b"00", b"0001", b"0040" + b"x" * 60 + b"0000"):
                 assert (await http.post(f"{url}/git-receive-pack", content=body, headers=push)).status_code == 400, body
             assert (await http.post(f"{url}/git-receive-pack", content=b"0000", headers=push)).status_code == 200
