@@ -23,7 +23,7 @@ from rest_v3.requests.bodies import MalformedRequestError, Receive, parse_pairs
 from rest_v3.route import InvalidRouteError, Route
 
 FILE_CSP = b"default-src 'none'; sandbox"
-RANGE_PATTERN = re.compile(rb"bytes[ \t]*=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*")
+RANGE_PATTERN = re.compile(rb"bytes[ \t]*=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 OpenFile = Callable[[], AbstractAsyncContextManager[AsyncIterator[bytes]]]
@@ -97,7 +97,7 @@ def parse_range(range_header: bytes | None, size: int) -> tuple[int, int] | None
 
     None stands for the whole file: without a header, with an invalid one, and with several ranges.
 
-    >>> parse_range(b"bytes=2-5", 10), parse_range(b"bytes=-3", 10), parse_range(b"bytes=8-", 10), parse_range(b"bytes=10-", 10)
+    >>> parse_range(b"Bytes=2-5", 10), parse_range(b"bytes=-3", 10), parse_range(b"bytes=8-", 10), parse_range(b"bytes=10-", 10)
     ((2, 4), (7, 3), (8, 2), (10, 0))
     """
     found = RANGE_PATTERN.fullmatch(range_header or b"")

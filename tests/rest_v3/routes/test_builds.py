@@ -299,7 +299,7 @@ class TestTrace:
             assert {"x-content-type-options": "nosniff", "content-security-policy": "default-src 'none'; sandbox"}.items() <= dict(
                 whole.headers
             ).items()
-            part = await api.request("GET", path, owner, headers={"Range": "bytes=2-9"})
+            part = await api.request("GET", path, owner, headers={"Range": "bytes=2-9" if count == 3 else "Bytes=2-9"})
             assert (part.status_code, part.content) == (206, printed[2:10])
             head_only = await api.request("HEAD", path, owner)
             assert (head_only.content, head_only.headers["content-length"]) == (b"", str(len(printed)))
