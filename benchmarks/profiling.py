@@ -43,6 +43,7 @@ async def measure(app: Any, requests: Sequence[LoadRequest], count: int) -> floa
     """Milliseconds of CPU, of all threads of this process, for one request."""
     before = time.process_time()
     for number in range(count):
+        # Each request has the same paths. The next one follows when all of them were sent.
         request = requests[number // len(requests[0].paths) % len(requests)]
         status = await call(app, request, number)
         assert status == request.status, status

@@ -218,13 +218,14 @@ def execute(
         settings = load_settings(file, options, {"url": "http://localhost", "token": "none"}).executor_settings
         top = find_checkout(folder)
         build = describe_build(top, read_job(top, job), {name: value for name, _, value in pairs}, timeout)
-        if artifacts is not None:
-            # A folder that cannot be is found before the job runs, not after it.
-            artifacts.mkdir(parents=True, exist_ok=True)
     except (InvalidRunnerConfig, LocalBuildRejected, PipelineConfigError) as error:
         fail(str(error), EXIT_USAGE)
-    except OSError as error:
-        fail(f"--artifacts {artifacts}: {error.strerror}", EXIT_USAGE)
+    if artifacts is not None:
+        try:
+            # Before the job runs, so that its work is not lost if this fails.
+            artifacts.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            fail(f"--artifacts {artifacts}: {error.strerror}", EXIT_USAGE)
     service = LocalService(lambda text: typer.echo(text, nl=False, err=as_json), artifacts)
 
     async def work() -> bool:
