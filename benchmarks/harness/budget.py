@@ -5,8 +5,8 @@ from math import ceil, inf
 
 ROUND_SECONDS = 0.4
 """Seconds of a round beside its load: wrk's start, and the work that the server still does afterwards."""
-START_SECONDS = 3.0
-"""Seconds to start one side on one database, and to compare its answers with those of the others."""
+START_SECONDS = 8.0
+"""Seconds to start one side on one database, to compare its answers with those of the others, and to wait for its background work."""
 ROUNDS = (5, 3, 2)
 MIN_ANSWERS_PER_CONNECTION = 3
 """Minimum answers to each connection in a round: requests that run at its end are not counted, and would be most of a slow side's."""

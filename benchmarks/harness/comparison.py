@@ -14,7 +14,7 @@ from benchmarks.harness.answers import UnfairError, fetch
 from benchmarks.harness.budget import RoundPlan, stretch_round
 from benchmarks.harness.mixed_load import run_mixed_load
 from benchmarks.harness.runs import Progress
-from benchmarks.harness.servers import MeasuredServer
+from benchmarks.harness.servers import MeasuredServer, wait_for_background_work
 from benchmarks.harness.sides import SIDES, UNSUPPORTED_QUESTIONS, BenchmarkSide, SideEnvironment
 from benchmarks.peers import node_packages
 from benchmarks.suites import questions
@@ -87,6 +87,8 @@ class Comparison:
                 side_questions = side.create_questions(dataset.data)
                 running[side.name] = RunningSide(side, server, {key: side_questions[key] for key in self._cases_of(side)})
             check_same_answers(list(running.values()), self.cases)
+            progress.log(f"{database}: waiting until the servers have done the background work of their start")
+            wait_for_background_work(each.server for each in running.values())
             progress.reset_clock()
             for key in self.cases:
                 self._measure_question(

@@ -94,6 +94,7 @@ def _measure(
             progress.log(f"{database}: put a project of {long_project.ISSUES:,} issues into the data set")
         server = stack.enter_context(servers.run_service(dataset.folder / database, url, pinned=pinned))
         pages = _questions(server, dataset.data)
+        servers.wait_for_background_work([server])
         progress.reset_clock()
         return [_measure_paging(paging, pages, server, dataset.folder, options, postgres, progress, database) for paging in TITLES]
 

@@ -59,6 +59,7 @@ def _measure(
 ) -> dict[str, Any]:
     questions_by_key = questions.graphql_questions(dataset.data)
     with servers.run_service(dataset.folder / "postgresql", postgres.url, pinned=False, workers=count) as server:
+        servers.wait_for_background_work([server])
         cases = {}
         for key in options.cases:
             load.run_load(server, questions_by_key[key].request, WARMUP_SECONDS, folder)

@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> None:
                 WriteSide("floor", floor, write_questions.floor_questions(dataset.data)),
             ]
             check_same_answers(sides)
+            servers.wait_for_background_work([service, floor])
             accepts = write_questions.accept_questions(dataset.data, project, merge_requests[project])
             accepts["floor"] = write_questions.accept_questions(dataset.data, floor_project, merge_requests[floor_project])["floor"]
             progress.expect(options.rounds * (sum(len(side.questions) for side in sides) + len(sides)))
