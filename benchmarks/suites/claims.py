@@ -58,6 +58,7 @@ def _measure(
     options: argparse.Namespace, dataset: DatasetCache, database: str, pinned: bool, progress: runs.Progress
 ) -> list[dict[str, Any]]:
     with dataset.open(database) as (url, _), servers.run_service(dataset.folder / database, url, pinned=pinned) as ours:
+        servers.wait_for_background_work([ours])
         progress.log(f"{database}: runners")
         # Polling comes first, while no build is pending.
         return [measure_polling(ours), *measure_claims(ours, dataset.data, url, options.rounds, options.pending)]

@@ -43,6 +43,7 @@ def _measure(
             servers.run_service(dataset.folder / database, url, pinned=pinned) as ours,
             transfers.sides(ours, pinned=pinned) as sides,
         ):
+            servers.wait_for_background_work([ours])
             progress.log(f"{database}: clone, fetch and push")
             return compare_transfers(transfers, sides, options.rounds)
 
