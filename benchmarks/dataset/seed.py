@@ -12,11 +12,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import text
-
 from benchmarks.dataset import build_rows, project_history
 from benchmarks.dataset.bulk_insert import insert_rows
 from benchmarks.dataset.project_history import ProjectHistory
+from benchmarks.dataset.vacuum import vacuum
 from storage import tables
 from storage.database.engine import Database
 from storage.migrations import upgrade
@@ -103,10 +102,8 @@ async def _seed(url: str, projects: int, history: ProjectHistory) -> None:
     try:
         async with database.engine.execution_options(writing=True).begin() as connection:
             await insert_rows(connection, _tables(projects, history))
-        async with database.engine.connect() as connection:
-            # As autovacuum does regularly: without statistics, the first query plans would be guesses.
-            maintenance = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(maintenance))
+        # Without statistics, the first query plans would be guesses.
+        await vacuum(database)
     finally:
         await database.close()
 

@@ -15,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from benchmarks.dataset.bulk_insert import insert_rows
+from benchmarks.dataset.vacuum import vacuum
 from storage import tables
 from storage.database.engine import Database
 from storage.tables import AccessLevel, NamespaceKind, Visibility, row_counts
@@ -62,9 +63,7 @@ async def _fill(url: str, builds: int, merge_requests: int) -> StatisticsProject
                 await connection.exec_driver_sql(statement)
             # On PostgreSQL the triggers that count rows do not fire either.
             await connection.execute(row_counts.repair())
-        async with database.engine.connect() as connection:
-            maintenance = "VACUUM ANALYZE" if database.dialect == "postgresql" else "ANALYZE"
-            await (await connection.execution_options(isolation_level="AUTOCOMMIT")).execute(text(maintenance))
+        await vacuum(database)
     finally:
         await database.close()
     return projects
