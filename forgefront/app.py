@@ -42,6 +42,7 @@ from graph.jobs.backlog import read_backlog
 from graph.jobs.limit_sharing import LimitSharing
 from graph.jobs.object_collections import collect_objects
 from graph.jobs.repack import repack_repositories
+from graph.live import stream_access
 from graph.operations.warm_up import warm_up
 from graph.rules.builds import stored_objects
 from graph.rules.external_accounts import directory_sync
@@ -163,6 +164,7 @@ class App(Backend):
                 "maintenance": partial(maintenance.run, self.graph.services),
                 "notifications": notifications.run,
                 "live": partial(services.broadcaster.run, self.database, notifications),
+                "access of streams": repeat_every(stream_access.CHECK_SECONDS, partial(stream_access.end_hidden_streams, services)),
                 "limits": partial(limit_sharing.run, notifications),
                 "traces": partial(services.trace_feeds.run, notifications),
                 "waiting runners": partial(services.runner_queue.run, notifications),

@@ -56,6 +56,8 @@ class StreamEnd(Enum):
     UNAUTHENTICATED = auto()
     COMPLETED = auto()
     FAILED = auto()
+    HIDDEN = auto()
+    FORBIDDEN = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,13 @@ class ChangeFilter:
 
 
 class StreamSlot:
-    """A slot of an open stream or socket; `end` is called once when it has to end."""
+    """A slot of an open stream or socket; `end` is called once when it has to end. A socket has no `filter`."""
 
-    __slots__ = ("digest", "end", "viewer_id")
+    __slots__ = ("digest", "end", "filter", "viewer_id")
 
-    def __init__(self, digest: str, viewer_id: int, end: Callable[[StreamEnd], None]) -> None:
+    def __init__(self, digest: str, viewer_id: int, end: Callable[[StreamEnd], None], filter: ChangeFilter | None) -> None:
         self.digest = digest
+        self.filter = filter
         self.viewer_id = viewer_id
         self.end = end
 
@@ -218,8 +221,15 @@ class ChangeBroadcaster:
         self._is_notified = True
         self._wakeup.notify()
 
-    def acquire_slot(self, credential: str, viewer_id: int, end: Callable[[StreamEnd], None]) -> StreamSlot:
-        """Acquires a slot for an authenticated client.
+    @property
+    def open_slots(self) -> list[StreamSlot]:
+        """The slots of all open streams and sockets."""
+        return list(self._open_slots)
+
+    def acquire_slot(
+        self, credential: str, viewer_id: int, end: Callable[[StreamEnd], None], filter: ChangeFilter | None = None
+    ) -> StreamSlot:
+        """Acquires a slot for an authenticated client; `filter` is that of a stream.
 
         Raises Unavailable if there are too many streams or the process is shutting down, LimitExceeded if the viewer has too many.
         """
@@ -233,7 +243,7 @@ class ChangeBroadcaster:
             )
         if len(self._open_slots) >= self._max_streams:
             raise Unavailable("Too many streams are open; try again in a moment.")
-        slot = StreamSlot(digest_token(credential), viewer_id, end)
+        slot = StreamSlot(digest_token(credential), viewer_id, end, filter)
         self._open_slots.add(slot)
         self._streams_per_viewer[viewer_id] += 1
         self.on_count_change(len(self._open_slots))
@@ -258,7 +268,7 @@ class ChangeBroadcaster:
     def close(self) -> None:
         """Ends all streams at shutdown."""
         self._is_closed = True
-        for slot in list(self._open_slots):
+        for slot in self.open_slots:
             slot.end(StreamEnd.SHUTDOWN)
 
     async def catch_up(self, database: Database) -> None:
@@ -306,7 +316,7 @@ class ChangeBroadcaster:
                     row[0] for row in await session.read(users.active_digests(digests[start : start + MAX_DIGESTS_PER_STATEMENT], now()))
                 )
         checked_digests = set(digests)
-        for slot in list(self._open_slots):
+        for slot in self.open_slots:
             if slot.digest in checked_digests and slot.digest not in valid_digests:
                 slot.end(StreamEnd.UNAUTHENTICATED)
 

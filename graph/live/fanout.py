@@ -8,7 +8,6 @@ lives for a second, and serves all changes that were read together.
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -20,24 +19,19 @@ from graph.http.json_pieces import dump_json
 from graph.http.responses import serialize_result
 from graph.live.answer_sharing import TrackingContext
 from graph.live.change_log import LoggedChange
+from graph.live.stream_viewers import StreamViewers
 from graph.live.subscribed_operations import SubscribedOperation
 from graph.live.trace_feeds import TracePiece
 from graph.operations import execution
 from graph.operations.answer_size import limit_answer
 from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
-from graph.operations.loaders import Loader
 from graph.operations.results import OperationResult, make_graphql_error_entry
 from graph.operations.token_cache import find_token
-from graph.operations.token_scopes import parse_scopes
 from graph.operations.transaction import session_for
-from graph.rules.accounts import viewer_contexts
-from graph.rules.accounts.viewer_contexts import ViewerIdentity
 from graph.rules.events import subscription_filters
 from graph.schema import graphql_schema as SCHEMA  # noqa: N812
-from storage.database.engine import Database
 from storage.database.text_budget import TextBudget
-from storage.tables.accounts import users
 
 log = structlog.get_logger("live")
 
@@ -84,14 +78,11 @@ class FanoutBatch:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._started_at = time.monotonic()
-        session: Any = _PerStatementSession(services.database)
-        self._base_context = Context(services, session, None, "live")
-        self._viewer_contexts = Loader(self._load_viewer_contexts)
-        self._access_levels = viewer_contexts.create_level_loader(self._base_context)
+        self._viewers = StreamViewers(services)
         self._answers: dict[tuple[object, int, bytes], _AnswerSet] = {}
         self._piece_keys: deque[tuple[object, int, bytes]] = deque()
         self._audiences: dict[object, _Audience] = {}
-        subscription_filters.share_loaders(self._base_context)
+        subscription_filters.share_loaders(self._viewers.base_context)
 
     def covers(self, change: LoggedChange | TracePiece) -> bool:
         """Whether all data of the batch was read after the change, and the batch has not expired."""
@@ -105,7 +96,7 @@ class FanoutBatch:
         Raises Unauthenticated, LimitExceeded, Unavailable.
         """
         await self._wait_for_audience(change, digest)
-        viewer_context = await self._viewer_contexts.get(digest)
+        viewer_context = await self._viewers.contexts.get(digest)
         if viewer_context is None:
             raise Unauthenticated
         if not await subscription_filters.is_visible(viewer_context, change):
@@ -140,35 +131,18 @@ class FanoutBatch:
             # All streams that were notified of the change run before this continues.
             await asyncio.sleep(0)
             audience.is_complete = True
-            found = await self._viewer_contexts.get_many(audience.digests)
+            found = await self._viewers.contexts.get_many(audience.digests)
             contexts = [viewer_context for viewer_context in found.values() if viewer_context is not None]
             if contexts:
                 # The rows that are checked are the same for all subscribers.
                 await subscription_filters.is_visible(contexts[0], change)
-                await self._access_levels.get_many([(viewer_context.viewer.id, change.project_id) for viewer_context in contexts])
+                await self._viewers.access_levels.get_many([(viewer_context.viewer.id, change.project_id) for viewer_context in contexts])
         except Exception:
             # Each subscriber then loads what it needs, and receives the error.
             log.debug("preloading permissions failed", seq=change.seq, exc_info=True)
         finally:
             audience.is_complete = True
             audience.loaded.set()
-
-    async def _load_viewer_contexts(self, digests: Sequence[str]) -> Mapping[str, Context]:
-        found: dict[str, Context] = {}
-        for start in range(0, len(digests), viewer_contexts.USERS_PER_STATEMENT):
-            some = list(digests[start : start + viewer_contexts.USERS_PER_STATEMENT])
-            rows = await self._base_context.tuples(users.by_digests(some, self._base_context.now()))
-            found.update(
-                {
-                    digest: viewer_contexts.build_viewer_context(
-                        self._base_context,
-                        ViewerIdentity.of_scopes(user_id, admin, can_create_group, parse_scopes(scopes)),
-                        self._access_levels,
-                    )
-                    for digest, user_id, admin, can_create_group, scopes in rows
-                }
-            )
-        return found
 
 
 class _Audience:
@@ -273,16 +247,3 @@ def _retrieve_exception(future: "asyncio.Future[SharedAnswer]") -> None:
     """Marks the exception of a future as retrieved, because nobody may be waiting for it."""
     if not future.cancelled():
         future.exception()
-
-
-class _PerStatementSession:
-    """Reads like a session, but opens one for each statement, because the batch has no defined end."""
-
-    budget: TextBudget | None = None
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
-        async with self._database.read_session() as session:
-            return await session.read(statement, values)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from graph.documents.documents import PreparedOperation
-from graph.errors import BadRequest, LimitExceeded, NotFound, Unauthenticated, Unavailable
+from graph.errors import BadRequest, Forbidden, LimitExceeded, NotFound, OperationError, Unauthenticated, Unavailable
 from graph.live.broadcaster import ChangeBroadcaster, ChangeFilter, StreamEnd, StreamSlot, Subscriber
 from graph.live.change_log import LoggedChange, read_changes, read_last_seq, read_pruned_seq
 from graph.live.fanout import BATCH_SECONDS, FanoutBatch
@@ -63,6 +63,8 @@ class SubscriptionStream:
         "_subscriber",
         "rate_usage",
     )
+    subject = "Project"
+    """What the error names when the viewer can no longer see it."""
 
     def __init__(
         self,
@@ -86,7 +88,7 @@ class SubscriptionStream:
         self._position = 0
         self._ended = False
         self.rate_usage: RateUsage | None = None
-        self._slot: StreamSlot = broadcaster.acquire_slot(credential, viewer_id, self._subscriber.end)
+        self._slot: StreamSlot = broadcaster.acquire_slot(credential, viewer_id, self._subscriber.end, change_filter)
 
     async def start(self) -> None:
         """Determines the initial position, and subscribes if there is no backlog. Raises Unavailable."""
@@ -168,8 +170,18 @@ class SubscriptionStream:
         self.close()
         if reason in SILENT_ENDS:
             return None
-        error = LimitExceeded(SLOW_CONSUMER_MESSAGE) if reason is StreamEnd.SLOW_CONSUMER else Unauthenticated()
-        return StreamEvent(None, OperationResult(None, [make_error_entry(error)]))
+        return StreamEvent(None, OperationResult(None, [make_error_entry(self._end_error(reason))]))
+
+    def _end_error(self, reason: StreamEnd) -> OperationError:
+        match reason:
+            case StreamEnd.SLOW_CONSUMER:
+                return LimitExceeded(SLOW_CONSUMER_MESSAGE)
+            case StreamEnd.HIDDEN:
+                return NotFound(self.subject)
+            case StreamEnd.FORBIDDEN:
+                return Forbidden()
+            case _:
+                return Unauthenticated()
 
     async def _next(self, deadline: float | None) -> LoggedChange | TracePiece | StreamEnd | None:
         while True:
@@ -232,6 +244,7 @@ class TraceStream(SubscriptionStream):
     """An open subscription to the trace of a build. Its position is the generation of the trace, and the offset up to which it was sent."""
 
     __slots__ = ("_build_id", "_feed", "_generation", "_offset")
+    subject = "Build"
 
     async def start(self) -> None:
         """Determines the initial position. Raises Unavailable."""
@@ -255,7 +268,11 @@ class TraceStream(SubscriptionStream):
             self._graph.services.trace_feeds.unfollow(self._build_id, self._subscriber)
 
     def _check_hidden_event(self) -> None:
-        raise NotFound("Build")
+        raise NotFound(self.subject)
+
+    def _end_error(self, reason: StreamEnd) -> OperationError:
+        # As for a piece that the viewer may not see.
+        return super()._end_error(StreamEnd.HIDDEN if reason is StreamEnd.FORBIDDEN else reason)
 
     async def _next(self, deadline: float | None) -> TracePiece | StreamEnd | None:
         services = self._graph.services

@@ -7,8 +7,9 @@ import strawberry
 
 from graph.live.change_log import LoggedChange
 
+END_OF_PROJECTS = "The subscription ends with `NOT_FOUND` or `FORBIDDEN` when the viewer can follow none of them any more."
 PROJECTS_ARGUMENT = strawberry.argument(
-    description="Full paths or v3 IDs of at most 50 projects; default: all projects visible to the viewer."
+    description=f"Full paths or v3 IDs of at most 50 projects; default: all projects visible to the viewer. {END_OF_PROJECTS}"
 )
 AFTER_SEQ_ARGUMENT = strawberry.argument(
     description="Resume after this `seq`; missed events are sent first. If some of them were deleted because they are old, the"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from graph.context import Context
-from graph.errors import BadRequest, LimitExceeded
+from graph.errors import BadRequest, Forbidden, LimitExceeded, NotFound, OperationError
 from graph.live.broadcaster import ChangeFilter
 from graph.live.change_log import LoggedChange
 from graph.live.trace_feeds import MAX_POSITION_DIGITS, TraceFilter, TracePiece
@@ -13,7 +13,7 @@ from graph.rules.branches.branches import BranchRef
 from graph.rules.builds import builds, commit_checks
 from graph.rules.git import commits
 from graph.rules.git.refs import current_of_projects
-from graph.rules.permissions.policy import Action, can, require
+from graph.rules.permissions.policy import Action, can, can_see_project, require
 from storage import tables
 from storage.git.refs.ref_names import BRANCHES
 from storage.tables import ChangeKind
@@ -66,7 +66,24 @@ async def trace_filter(context: Context, project: str, build_id: int, after: str
     build = await builds.get_build(context, found, build_id)
     if after is not None and not (after.isascii() and after.isdigit() and len(after) <= MAX_POSITION_DIGITS):
         raise BadRequest("`afterBytes` must be the `position` or the `endBytes` of a piece you received, or 0.")
-    return TraceFilter(ChangeKind.BUILD, frozenset(), None, int(after) if after is not None else None, build.id)
+    return TraceFilter(ChangeKind.BUILD, frozenset((found.id,)), None, int(after) if after is not None else None, build.id)
+
+
+async def find_denial(context: Context, change_filter: ChangeFilter) -> OperationError | None:
+    """Why the viewer could not subscribe again: they may see objects of this kind in none of the projects. None if they could.
+
+    The projects and the viewer's levels in them are read by the loaders of the context.
+    """
+    denial: OperationError | None = None
+    for project_id in change_filter.projects or ():
+        project = await context.rows_by_id(tables.Project).get(project_id)
+        if project is None or not await can_see_project(context, project):
+            denial = denial or NotFound("Project")
+        elif all([await can(context, action, project) for action in REQUIRED_ACTIONS[change_filter.kind]]):
+            return None
+        else:
+            denial = Forbidden()
+    return denial
 
 
 def share_loaders(context: Context) -> None:

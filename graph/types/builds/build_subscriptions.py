@@ -87,7 +87,7 @@ class BuildSubscriptions:
 
     @strawberry.subscription(
         description="Output of a build while it runs, in pieces of at most 128 KiB. The stream completes when the build has finished and"
-        " all of its output was sent."
+        " all of its output was sent, and ends with `NOT_FOUND` when the viewer can no longer see the build."
     )
     async def build_trace(
         self,

@@ -15,7 +15,7 @@ from graph.types.git.branch_health import BranchHealth, load_branch_health
 from graph.types.git.branches import Branch
 from graph.types.git.commit_loader import load_commit
 from graph.types.git.commits import Commit
-from graph.types.live_events import AFTER_SEQ_ARGUMENT, LiveEvent, as_change
+from graph.types.live_events import AFTER_SEQ_ARGUMENT, END_OF_PROJECTS, LiveEvent, as_change
 from graph.types.projects.projects import Project
 from storage import tables
 from storage.tables import ChangeKind
@@ -73,7 +73,7 @@ class BranchSubscriptions:
     async def branch_health_changed(
         self,
         info: Info,
-        projects: Annotated[list[str], strawberry.argument(description="Full paths or v3 IDs of at most 50 projects.")],
+        projects: Annotated[list[str], strawberry.argument(description=f"Full paths or v3 IDs of at most 50 projects. {END_OF_PROJECTS}")],
         after_seq: Annotated[str | None, AFTER_SEQ_ARGUMENT] = None,
     ) -> AsyncGenerator[BranchEvent, None]:
         return await subscription_filters.build_filter(info.context, ChangeKind.BRANCH, projects, after_seq)  # type: ignore[return-value]

@@ -10,6 +10,7 @@ from sqlalchemy import text
 from graph.context import Services
 from graph.jobs import change_pruning, maintenance, token_uses
 from graph.jobs.change_retention import ChangeRetention
+from graph.live.stream_access import end_hidden_streams
 from graph.rules.git import commit_index
 from graph.rules.merge_requests import merge_request_imports
 from graph.rules.projects import project_imports
@@ -21,6 +22,7 @@ JOBS: dict[str, Callable[[Services], Awaitable[object]]] = {
     "token uses": token_uses.write_uses,
     "unfinished indexes": commit_index.index_unfinished,
     "old changes": partial(change_pruning.prune, retention=ChangeRetention()),
+    "access of streams": end_hidden_streams,
 }
 
 
