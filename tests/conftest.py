@@ -17,6 +17,7 @@ import structlog
 
 from tests.support import shared_certificates
 from tests.support.file_order import order_files
+from tests.support.process_folders import run_folder
 
 
 def distributes_tests() -> bool:
@@ -59,6 +60,8 @@ PLAN_AFTER_VARIABLE = "FORGEFRONT_TEST_OFTEN"
 
 
 def pytest_configure() -> None:
+    # The processes that run the tests find it in their environment.
+    run_folder()
     if distributes_tests():
         return
     from graph.operations.execution import Graph

@@ -29,7 +29,6 @@ from forgefront import backend
 from forgefront.checks import data_folder_check
 from forgefront.data_folder import stored_data
 from storage.database.engine import Database
-from storage.migrations import upgrade
 from tests.support.database import migrated_databases
 from tests.support.database.database_report import EXTERNAL_URL_VARIABLE, USED_DATABASES
 from tests.support.database.postgres_connections import SEPARATE_CONNECTIONS, ConnectionStock
@@ -287,9 +286,8 @@ def migrated_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def migrated_postgresql(postgres: PostgresServer) -> str:
     """The URL of the migrated PostgreSQL database that tests use one after another."""
     url = postgres.create_database()
-    upgrade(url)
+    migrated_databases.migrate_original(url, client_program("pg_dump"))
     postgres.prepare_reset(url)
-    migrated_databases.dump_original(url, client_program("pg_dump"))
     return url
 
 

@@ -1,4 +1,4 @@
-"""New databases are copies of one that was migrated once: all revisions take a second on SQLite, and two on PostgreSQL.
+"""New databases are copies of one that a run has migrated once: all revisions take a second on SQLite, and two on PostgreSQL.
 
 Commands and servers that the tests start use it. Tests of revisions call `storage.migrations.upgrade`, which runs them.
 """
@@ -18,7 +18,7 @@ from sqlalchemy import URL, make_url
 from forgefront import backend
 from storage import migrations
 from storage.dump import instance_restore, table_loader
-from tests.support.process_folders import create_process_folder
+from tests.support.process_folders import lock_run_file
 
 VERSIONS = migrations.VERSIONS
 SCRIPTS: dict[str, str] = {}
@@ -56,25 +56,36 @@ def upgrade(database_url: str, revision: str | None = None, *, host: str = "", o
 @cache
 def migrated_file() -> Path:
     """An SQLite file with all revisions and without required rows."""
-    folder = create_process_folder("migrated")
-    migrations.upgrade(f"sqlite:///{folder}/forge.db", migrations.newest_revision())
-    with closing(sqlite3.connect(folder / "forge.db")) as connection:
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return folder / "forge.db"
+    with lock_run_file("migrated.db") as path:
+        if not path.exists():
+            unfinished = path.with_name("unfinished.db")
+            migrations.upgrade(f"sqlite:///{unfinished}", migrations.newest_revision())
+            with closing(sqlite3.connect(unfinished)) as connection:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            unfinished.rename(path)
+    return path
 
 
-def dump_original(database_url: str, pg_dump: str) -> None:
-    """Makes a migrated database the original of the others on its server. `kept` is a schema of the tests."""
-    dumped = subprocess.run(
-        [pg_dump, "--schema-only", "--no-owner", "--exclude-schema=kept", _address(make_url(database_url))],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+def migrate_original(database_url: str, pg_dump: str) -> None:
+    """Migrates an empty database of PostgreSQL; the other ones on its server become copies of it, as it is itself a copy if another
+    process of the run has migrated one before."""
+    with lock_run_file("migrated.sql") as path:
+        is_first = not path.exists()
+        if is_first:
+            migrations.upgrade(database_url)
+            path.write_text(_dump_schema(database_url, pg_dump))
+        SCRIPTS[_server_of(make_url(database_url))] = path.read_text()
+    if not is_first:
+        upgrade(database_url)
+
+
+def _dump_schema(database_url: str, pg_dump: str) -> str:
+    command = [pg_dump, "--schema-only", "--no-owner", _address(make_url(database_url))]
+    dumped = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     # Lines with a backslash are for psql.
     lines = [line for line in dumped.splitlines() if not line.startswith("\\")]
     lines.append(f"INSERT INTO public.alembic_version VALUES ('{migrations.newest_revision()}');")
-    SCRIPTS[_server_of(make_url(database_url))] = "\n".join(lines)
+    return "\n".join(lines)
 
 
 def _address(url: URL) -> str:
