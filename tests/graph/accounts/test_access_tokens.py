@@ -15,11 +15,11 @@ from graph.fields.entities import global_id
 from graph.git_access import GitAccess
 from graph.http.endpoint import make_response
 from graph.jobs import token_uses
-from graph.live.fanout import ViewerIdentity
 from graph.live.subscription_streams import SubscriptionStream
 from graph.live.subscriptions import subscribe
 from graph.operations.execution import Graph
 from graph.operations.token_cache import USE_SECONDS
+from graph.rules.accounts.viewer_contexts import ViewerIdentity
 from storage import tables
 from storage.secrets import digest_token
 from storage.tables import TokenScope
