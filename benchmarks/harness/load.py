@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 import subprocess
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from pathlib import Path
 from benchmarks.harness.servers import MeasuredServer
 
 CONNECTIONS = 32
-MAX_SETTLE_TENTHS = 50
-"""Maximum tenths of a second after a round in which a server may still work on its last requests."""
+MAX_SETTLE_SECONDS = 5.0
+"""Maximum seconds after a round in which a server may still work on its last requests."""
 MISSING_MESSAGE = "NOT RUN: wrk (apt install wrk)"
 
 
@@ -90,13 +89,7 @@ def run_load(
 
 def wait_until_idle(server: MeasuredServer) -> float:
     """Waits until the server has finished its background work; returns its CPU seconds."""
-    used = server.cpu_seconds()
-    for _ in range(MAX_SETTLE_TENTHS):
-        time.sleep(0.1)
-        before, used = used, server.cpu_seconds()
-        if used - before < 0.015:
-            break
-    return used
+    return server.wait_until_quiet(0.1, 0.15, MAX_SETTLE_SECONDS)
 
 
 def _parse_latency(output: str, percent: int) -> float:

@@ -20,10 +20,8 @@ EXTERNAL_URL = "http://forge.example"
 READINESS = "/-/readiness"
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
-QUIET_SECONDS = 1.5
-QUIET_SHARE = 0.05
-"""A server that uses at most this share of a core for so many seconds has done the background work of its start."""
-MAX_BACKGROUND_SECONDS = 60.0
+BACKGROUND_STEP, BACKGROUND_SHARE, MAX_BACKGROUND_SECONDS = 1.5, 0.05, 60.0
+"""A server that uses at most this share of a core for the seconds of a step has done the background work of its start."""
 TICKS = os.sysconf("SC_CLK_TCK")
 ProcessStarter = Callable[..., "subprocess.Popen[bytes]"]
 
@@ -46,6 +44,16 @@ class MeasuredServer:
         if self.includes_children:
             return tree_cpu_seconds(self.pid)
         return _process_cpu_seconds(self.pid) + (_ended_children_cpu_seconds(self.pid) if children else 0.0)
+
+    def wait_until_quiet(self, step_seconds: float, share: float, max_seconds: float) -> float:
+        """Waits until it uses at most this share of a core for `step_seconds`, `max_seconds` at most; returns its CPU seconds."""
+        used, until = self.cpu_seconds(), time.monotonic() + max_seconds
+        while time.monotonic() < until:
+            time.sleep(step_seconds)
+            before, used = used, self.cpu_seconds()
+            if used - before <= share * step_seconds:
+                break
+        return used
 
     def memory_mib(self) -> float:
         """Resident memory (VmRSS of proc(5)). Memory that processes share counts for each of them."""
@@ -96,19 +104,13 @@ def leave_server_core() -> None:
 
 
 def wait_for_background_work(servers: Iterable[MeasuredServer]) -> None:
-    """Waits until the servers have done the work that follows their start, MAX_BACKGROUND_SECONDS at most.
+    """Waits until the servers have done the work that follows their start, MAX_BACKGROUND_SECONDS at most for each.
 
     The service plans the documents that it knows and reads the columnar copy, some 20 seconds at a fifth of a core, which would count as
     the CPU time of the first question.
     """
-    until = time.monotonic() + MAX_BACKGROUND_SECONDS
     for server in servers:
-        used = server.cpu_seconds()
-        while time.monotonic() < until:
-            time.sleep(QUIET_SECONDS)
-            before, used = used, server.cpu_seconds()
-            if used - before <= QUIET_SHARE * QUIET_SECONDS:
-                break
+        server.wait_until_quiet(BACKGROUND_STEP, BACKGROUND_SHARE, MAX_BACKGROUND_SECONDS)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ PROJECTS_PER_CHECK = 1_000
 
 async def end_hidden_streams(services: Services) -> None:
     """Ends the streams whose viewer could not open them again."""
-    for slots in _split([slot for slot in services.broadcaster.open_slots if slot.filter is not None and slot.filter.projects]):
+    for slots in _split([slot for slot in services.broadcaster.open_slots if _projects_of(slot)]):
         await _check(services, slots)
 
 
@@ -56,4 +56,5 @@ async def _check(services: Services, slots: Sequence[StreamSlot]) -> None:
 
 
 def _projects_of(slot: StreamSlot) -> frozenset[int]:
-    return slot.filter.projects or frozenset() if slot.filter is not None else frozenset()
+    """The projects that a stream names; none for a socket, and for a stream of all projects."""
+    return (slot.filter is not None and slot.filter.projects) or frozenset()

@@ -79,7 +79,7 @@ async def find_denial(context: Context, change_filter: ChangeFilter) -> Operatio
         project = await context.rows_by_id(tables.Project).get(project_id)
         if project is None or not await can_see_project(context, project):
             denial = denial or NotFound("Project")
-        elif all([await can(context, action, project) for action in REQUIRED_ACTIONS[change_filter.kind]]):
+        elif await _may_receive(context, change_filter.kind, project):
             return None
         else:
             denial = Forbidden()
@@ -98,9 +98,12 @@ def share_loaders(context: Context) -> None:
 async def is_visible(context: Context, change: LoggedChange | TracePiece) -> bool:
     """Whether the viewer receives a change: the object still exists and the viewer may see it now."""
     subject = await _load_subject(context, change)
-    if subject is None:
-        return False
-    for action in REQUIRED_ACTIONS[change.kind]:
+    return subject is not None and await _may_receive(context, change.kind, subject)
+
+
+async def _may_receive(context: Context, kind: ChangeKind, subject: Row | BranchRef) -> bool:
+    """Whether the viewer may perform all actions that changes of a kind need on the subject, or on its project."""
+    for action in REQUIRED_ACTIONS[kind]:
         if not await can(context, action, subject):
             return False
     return True
