@@ -5,8 +5,8 @@ import copy
 import shutil
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ from benchmarks.harness import answers, budget, comparison, in_process, load, ru
 from benchmarks.harness.answers import fetch
 from benchmarks.harness.load import LoadRequest
 from benchmarks.harness.mixed_load import run_mixed_load
-from benchmarks.peers import fastapi_app, floor_app, floor_merge, node_packages, pygit2_app, strawberry_app
+from benchmarks.peers import fastapi_app, floor_app, floor_merge, floor_v3_app, node_packages, pygit2_app, strawberry_app
 from benchmarks.reports import chart, table_report
 from benchmarks.suites import (
     build_starts,
@@ -119,7 +119,8 @@ async def count_written(url: str) -> Counter[str]:
         await database.close()
 
 
-PEERS = {"floor": floor_app.create_app, "fastapi": fastapi_app.create_app, "strawberry": strawberry_app.create_app}
+FLOORS = {"floor": floor_app.create_app, "floor_v3": floor_v3_app.create_app}
+PEERS = {**FLOORS, "fastapi": fastapi_app.create_app, "strawberry": strawberry_app.create_app}
 
 
 class TestTable:
@@ -135,7 +136,7 @@ class TestTable:
         known_questions = comparison.questions_by_side(rows)
         async with in_process.service(folder, url) as ours:
             for name, create_app in PEERS.items():
-                theirs = create_app(url if name == "floor" else driver_url(url).render_as_string(hide_password=False))
+                theirs = create_app(url if name in FLOORS else driver_url(url).render_as_string(hide_password=False))
                 async with theirs.router.lifespan_context(theirs):
                     for key, question in known_questions[name].items():
                         mine = known_questions["forgefront"][key]
@@ -163,16 +164,16 @@ class TestTable:
             for key, content in theirs.items():
                 questions.compare_contents(key, name, ours[key].content(await send_request(app, ours[key].request)), content)
 
-    async def test_the_floor_writes_the_same(self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path) -> None:
+    async def test_floors_write_the_same(self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path) -> None:
         (folder, rows), changed = seeded, tmp_path / "forgefront.db"
         copy_database(folder / "forgefront.db", changed)
-        asked = (write_questions.graph_questions(rows), write_questions.v3_questions(rows), write_questions.floor_questions(rows))
+        of_v3 = write_questions.v3_questions(rows)
+        asked = (write_questions.graph_questions(rows), of_v3, write_questions.floor_questions(rows), of_v3)
         for url in (f"sqlite:///{changed}", on_postgresql):
-            floor = floor_app.create_app(url)
-            async with in_process.service(folder, url) as ours, floor.router.lifespan_context(floor):
+            async with in_process.service(folder, url) as ours, run_floors(url) as floors:
                 for key in (each for each in write_questions.TITLES if each != writes.ACCEPT):
                     contents, written = [], []
-                    for side, app in zip(asked, (ours, ours, floor), strict=True):
+                    for side, app in zip(asked, (ours, ours, *floors.values()), strict=True):
                         if key in side:
                             before = await count_written(url)
                             contents.append(side[key].content(await send_request(app, side[key].requests[0])))
@@ -181,7 +182,30 @@ class TestTable:
                     assert len(contents[-1]) >= 2
                     assert all(rows == written[-1] for rows in written), (key, written)
 
-    async def test_the_floor_merges_the_same(
+    async def test_the_floor_of_v3_answers_it_whole(
+        self, seeded: tuple[Path, seed.Dataset], on_postgresql: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Bodies and the headers of pages, except for what differs between two rows that are written."""
+        (folder, rows), changed = seeded, tmp_path / "forgefront.db"
+        copy_database(folder / "forgefront.db", changed)
+        monkeypatch.setenv("FORGEFRONT_EXTERNAL_URL", servers.EXTERNAL_URL)
+        reads, changes = questions.v3_questions(rows), write_questions.v3_questions(rows)
+        requests = [reads["list"].request, reads["one"].request, *(changes[key].requests[0] for key in ("note", "create", "update"))]
+        second_page = replace(requests[0], paths=(f"{requests[0].paths[0]}?page=2",))
+        for url in (f"sqlite:///{changed}", on_postgresql):
+            async with in_process.service(folder, url) as ours, run_floors(url) as floors:
+                for request in (*requests, second_page):
+                    mine, theirs = [await respond(app, request) for app in (ours, floors["floor_v3"])]
+                    names = [
+                        name
+                        for name in mine.headers
+                        if name == "link" or name.startswith(("x-page", "x-total", "x-per", "x-next", "x-prev"))
+                    ]
+                    assert {name: mine.headers[name] for name in names} == {name: theirs.headers.get(name) for name in names}
+                    assert (len(names) == 7) is (request.paths[0].split("?")[0] == requests[0].paths[0] and request.method == "GET")
+                    assert without_identity(request, mine.json()) == without_identity(request, theirs.json())
+
+    async def test_the_floors_merge_the_same(
         self, seeded: tuple[Path, seed.Dataset], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         folder, rows = seeded
@@ -190,14 +214,14 @@ class TestTable:
         monkeypatch.setenv(floor_merge.REPOSITORIES_VARIABLE, str(tmp_path / "repositories"))
         floor_merge._open.cache_clear()
         url, project = f"sqlite:///{tmp_path / 'forgefront.db'}", rows.history_projects[0]
-        found = await asyncio.to_thread(open_merge_requests.create_open_merge_requests, url, tmp_path / "repositories", [project], 3)
-        floor = floor_app.create_app(url)
-        async with in_process.service(tmp_path, url) as ours, floor.router.lifespan_context(floor):
-            contents = [
-                question.content(await send_request({"floor": floor}.get(side, ours), question.requests[0]))
-                for side, question in write_questions.accept_questions(rows, project, found[project]).items()
-            ]
+        found = await asyncio.to_thread(open_merge_requests.create_open_merge_requests, url, tmp_path / "repositories", [project], 4)
+        asked = write_questions.accept_questions(rows, project, found[project])
+        async with in_process.service(tmp_path, url) as ours, run_floors(url) as floors:
+            answered = {side: await send_request(floors.get(side, ours), question.requests[0]) for side, question in asked.items()}
+        contents = [asked[side].content(answer) for side, answer in answered.items()]
         assert contents[0]["state"] == "merged" and contents[1:] == contents[:-1]
+        whole = [{**answered[side], "id": 0, "iid": 0, "source_branch": "", "target_branch": ""} for side in ("v3", "floor_v3")]
+        assert whole[0] == whole[1]
 
     def test_another_answer_is_unfair(self) -> None:
         rows = [{"headCommit": {"builds": [{}] * 5}}] * 20
@@ -459,11 +483,33 @@ def test_pushes_start_builds_and_readers_receive_whole_traces(
 
 
 async def send_request(app: Any, ask: LoadRequest) -> Any:
+    return (await respond(app, ask)).json()
+
+
+async def respond(app: Any, ask: LoadRequest) -> httpx.Response:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://forge.example") as client:
         response = await client.request(ask.method, ask.paths[0], headers=ask.headers, content=ask.body)
     assert response.status_code == ask.status, response.text
-    return response.json()
+    return response
+
+
+@asynccontextmanager
+async def run_floors(url: str) -> AsyncIterator[dict[str, Any]]:
+    """The floors on a database, by the names of their sides."""
+    async with AsyncExitStack() as stack:
+        floors = {name: create_app(url) for name, create_app in FLOORS.items()}
+        for app in floors.values():
+            await stack.enter_async_context(app.router.lifespan_context(app))
+        yield floors
+
+
+def without_identity(ask: LoadRequest, answer: Any) -> Any:
+    """The answer to a request that writes, without its ids and timestamps."""
+    if ask.method == "GET":
+        return answer
+    times = {name: None for name in ("created_at", "updated_at") if name in answer and not (name == "created_at" and ask.method == "PUT")}
+    return {**answer, **times, **({"id": None, "iid": None} if ask.method == "POST" else {})}
 
 
 class TestStarts:

@@ -11,7 +11,7 @@ from benchmarks.harness import servers
 from benchmarks.harness.runs import BOTH
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.peers import DATABASE_URL_VARIABLE, node_packages
-from benchmarks.suites import questions
+from benchmarks.suites import goals, questions
 from benchmarks.suites.questions import Question
 from storage.database.engine import driver_url
 
@@ -51,9 +51,10 @@ def _start_python_peer(
     side: BenchmarkSide, environment: SideEnvironment, log: Callable[[str], None]
 ) -> AbstractContextManager[MeasuredServer]:
     port = servers.free_port()
-    quiet = ["--no-access-log"] if side.name == "floor" else []
+    is_floor = side.name in goals.FLOORS.values()
+    quiet = ["--no-access-log"] if is_floor else []
     command = [sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.peers.{side.name}_app:create_app", *quiet]
-    url = environment.url if side.name == "floor" else driver_url(environment.url).render_as_string(hide_password=False)
+    url = environment.url if is_floor else driver_url(environment.url).render_as_string(hide_password=False)
     return _run_side(side, environment, [*command, "--host", "127.0.0.1", "--port", str(port)], {DATABASE_URL_VARIABLE: url}, port)
 
 
@@ -76,6 +77,7 @@ SIDES = (
     BenchmarkSide("forgefront", "Forgefront, POST /graphql", BOTH, True, questions.graphql_questions, _start_service),
     BenchmarkSide("v3", "Forgefront, REST v3", BOTH, True, questions.v3_questions, _start_service, served_by="forgefront"),
     BenchmarkSide("floor", "floor: handwritten SQL, orjson, Starlette", BOTH, False, questions.route_questions, _start_python_peer),
+    BenchmarkSide("floor_v3", "floor of REST v3: its whole answers", BOTH, False, questions.v3_questions, _start_python_peer),
     BenchmarkSide("mercurius", "mercurius + graphql-jit (Node)", BOTH[:1], False, questions.graphql_questions, _start_node_peer),
     BenchmarkSide("postgraphile", "PostGraphile 5 (Node)", BOTH[:1], False, questions.generated_graphql_questions, _start_node_peer),
     BenchmarkSide("fastapi", "FastAPI + SQLModel", BOTH, True, questions.route_questions, _start_python_peer),
@@ -84,9 +86,10 @@ SIDES = (
 """The sides in the order of the table."""
 UNSUPPORTED_QUESTIONS = {
     ("v3", "join"),
+    ("floor_v3", "join"),
     ("mercurius", "note"),
     ("postgraphile", "note"),
-    *((side, "projects") for side in ("floor", "mercurius", "postgraphile", "strawberry")),
+    *((side, "projects") for side in ("floor", "floor_v3", "mercurius", "postgraphile", "strawberry")),
 }
 """Pairs of a side and a question that it does not get: v3 has no call for the join, the peers on Node have no mutations, and the list of
 projects is compared with FastAPI only."""

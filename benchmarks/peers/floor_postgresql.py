@@ -137,17 +137,20 @@ class Postgresql:
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         return await self._issues(OWN_ISSUES, author)
 
-    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
+    async def _issues(self, sql: str, *values: int) -> tuple[list[Any], dict[int, list[str]]]:
         async with self._pool.acquire() as connection:
-            rows = await connection.fetch(sql, key)
+            rows = await connection.fetch(sql, *values)
             labels: dict[int, list[str]] = {}
             for issue, title in await connection.fetch(LABELS, [row[0] for row in rows]):
                 labels.setdefault(issue, []).append(title)
         return rows, labels
 
     async def issue(self, project: int, issue: int) -> tuple[Any | None, list[str]]:
+        return await self._issue(ONE, project, issue)
+
+    async def _issue(self, sql: str, project: int, issue: int) -> tuple[Any | None, list[str]]:
         async with self._pool.acquire() as connection:
-            row = await connection.fetchrow(ONE, project, issue)
+            row = await connection.fetchrow(sql, project, issue)
             labels = await connection.fetch(LABELS, [issue])
         return row, [title for _, title in labels]
 
@@ -160,9 +163,12 @@ class Postgresql:
         return rows, builds
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, datetime, tuple[Any, ...]] | None:
+        return await self._post(POST, project, issue, author, body)
+
+    async def _post(self, sql: str, project: int, issue: int, author: int, body: str) -> tuple[int, datetime, tuple[Any, ...]] | None:
         created_at = datetime.now(UTC)
         async with self._pool.acquire() as connection:
-            row = await connection.fetchrow(POST, project, issue, author, body, created_at)
+            row = await connection.fetchrow(sql, project, issue, author, body, created_at)
         return None if row is None else (row[0], created_at, tuple(row[1:]))
 
     async def create(self, project: int, author: int, title: str, description: str | None) -> tuple[Any, tuple[Any, ...]]:

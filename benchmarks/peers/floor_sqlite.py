@@ -117,19 +117,18 @@ class Sqlite:
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         return await self._issues(OWN_ISSUES, author)
 
-    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
+    async def _issues(self, sql: str, *values: int) -> tuple[list[Any], dict[int, list[str]]]:
         def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[int, list[str]]]:
-            rows = connection.execute(sql, (key,)).fetchall()
+            rows = connection.execute(sql, values).fetchall()
             return rows, {row[0]: [title for (title,) in connection.execute(LABELS, (row[0],))] for row in rows}
 
         return await self._run(work)
 
     async def issue(self, project: int, issue: int) -> tuple[Any | None, list[str]]:
-        def work(connection: sqlite3.Connection) -> tuple[Any | None, list[str]]:
-            row = connection.execute(ONE, (project, issue)).fetchone()
-            return row, [title for (title,) in connection.execute(LABELS, (issue,))]
+        return await self._issue(ONE, project, issue)
 
-        return await self._run(work)
+    async def _issue(self, sql: str, project: int, issue: int) -> tuple[Any | None, list[str]]:
+        return await self._run(lambda connection: find_issue(connection, sql, project, issue))
 
     async def merge_requests(self, project: int) -> tuple[list[Any], dict[str, list[Any]]]:
         def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[str, list[Any]]]:
@@ -139,6 +138,9 @@ class Sqlite:
         return await self._run(work)
 
     async def post(self, project: int, issue: int, author: int, body: str) -> tuple[int, str, tuple[Any, ...]] | None:
+        return await self._post(AUTHOR, project, issue, author, body)
+
+    async def _post(self, find_author: str, project: int, issue: int, author: int, body: str) -> tuple[int, str, tuple[Any, ...]] | None:
         created_at = _now()
 
         def work(connection: sqlite3.Connection) -> tuple[int, str, tuple[Any, ...]] | None:
@@ -149,7 +151,7 @@ class Sqlite:
                 connection.execute(ACTIVITY, (project, author, note, created_at))
                 connection.execute(NOTED, (issue, created_at))
             connection.execute("COMMIT")
-            return None if note is None else (note, created_at, connection.execute(AUTHOR, (author,)).fetchone())
+            return None if note is None else (note, created_at, connection.execute(find_author, (author,)).fetchone())
 
         return await self._run(work)
 
@@ -168,11 +170,14 @@ class Sqlite:
         return await self._run(work)
 
     async def update(self, project: int, issue: int, description: str | None) -> tuple[Any, ...] | None:
-        def work(connection: sqlite3.Connection) -> tuple[Any, ...] | None:
+        return await self._update(lambda connection: connection.execute(CHANGED, (issue,)).fetchone(), project, issue, description)
+
+    async def _update(self, find: Callable[[sqlite3.Connection], T], project: int, issue: int, description: str | None) -> T | None:
+        def work(connection: sqlite3.Connection) -> T | None:
             connection.execute("BEGIN IMMEDIATE")
             changed = connection.execute(UPDATE, (project, issue, description, _now())).rowcount
             connection.execute("COMMIT")
-            return connection.execute(CHANGED, (issue,)).fetchone() if changed else None
+            return find(connection) if changed else None
 
         return await self._run(work)
 
@@ -200,6 +205,12 @@ class Sqlite:
 
     async def group_projects(self, user: int, path: str) -> list[Any]:
         return await self._run(lambda connection: connection.execute(GROUP_PROJECTS, (user, path)).fetchall())
+
+
+def find_issue(connection: sqlite3.Connection, sql: str, project: int, issue: int) -> tuple[Any | None, list[str]]:
+    """The row of an issue, and the titles of its labels."""
+    row = connection.execute(sql, (project, issue)).fetchone()
+    return row, [title for (title,) in connection.execute(LABELS, (issue,))]
 
 
 def _now() -> str:

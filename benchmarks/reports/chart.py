@@ -60,7 +60,7 @@ def _render_panel(parts: list[str], y: int, key: str, title: str, rows: list[Row
     y += HEAD
     for side in dict.fromkeys(row["side"] for row in rows):
         of_side = [row for row in rows if row["side"] == side]
-        kind = "ours" if side in goals.OURS else "floor" if side == "floor" else "peer"
+        kind = "ours" if side in goals.OURS else "floor" if side in goals.FLOORS.values() else "peer"
         own = " own" if kind == "ours" else ""
         parts.append(f'<text x="{LEFT - 10}" y="{y + BAR - 3}" class="name{own}">{escape(format_title(of_side[0]))}</text>')
         for row in of_side:

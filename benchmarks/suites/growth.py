@@ -18,7 +18,7 @@ from benchmarks.suites.questions import TITLES
 
 MAX_RATIO_GROWTH = 1.3
 """Maximum factor by which a ratio may be worse on the larger data set. The excess over 1 is noise."""
-PEERS = ("floor", "fastapi")
+PEERS = (*goals.FLOORS.values(), "fastapi")
 Row = dict[str, Any]
 
 

@@ -24,7 +24,7 @@ TITLES = {
 }
 """The titles by key, in the order of the table. `accept` is sent by one client, each request once. The mixed load is first, because v3
 shows fewer digits of the timestamps of issues that were just created."""
-SIDES = {"forgefront": "POST /graphql", "v3": "REST v3", "floor": "floor"}
+SIDES = {"forgefront": "POST /graphql", "v3": "REST v3", "floor": "floor", "floor_v3": "floor of v3"}
 READS_PER_WRITE = 9
 TITLE = "An issue that the benchmark created"
 DESCRIPTIONS = ("A description of a usual length for an issue.", "Another description, so that each request changes the issue.")
@@ -132,7 +132,7 @@ def floor_questions(data: Dataset) -> dict[str, WriteQuestion]:
 def accept_questions(data: Dataset, project: int, merge_requests: Sequence[int]) -> dict[str, WriteQuestion]:
     """The questions that accept these merge requests, by side. Each can be accepted once, so they are divided among the sides."""
     count = len(SIDES)
-    of_graph, of_v3, of_floor = (merge_requests[number::count] for number in range(count))
+    of_graph, of_v3, of_floor, of_floor_v3 = (merge_requests[number::count] for number in range(count))
     inputs = [{"input": {"projectPath": str(project), "databaseId": each}} for each in of_graph]
     bodies = tuple(json.dumps({"query": " ".join(ACCEPT.split()), "variables": each}) for each in inputs)
 
@@ -142,13 +142,17 @@ def accept_questions(data: Dataset, project: int, merge_requests: Sequence[int])
     def read(found: dict[str, Any]) -> dict[str, Any]:
         return {name: found[name] for name in _ACCEPTED}
 
+    def read_v3(found: dict[str, Any]) -> dict[str, Any]:
+        return read({**found, "author": questions.v3_user(found["author"])})
+
     return {
         "forgefront": WriteQuestion(
             (LoadRequest("POST", ("/graphql",), data.token, bodies[0], 200, bodies),),
             lambda answer: read(answer["data"]["acceptMergeRequest"]["mergeRequest"]),
         ),
-        "v3": WriteQuestion((put(V3, of_v3),), lambda found: read({**found, "author": questions.v3_user(found["author"])})),
+        "v3": WriteQuestion((put(V3, of_v3),), read_v3),
         "floor": WriteQuestion((put("", of_floor),), read),
+        "floor_v3": WriteQuestion((put(V3, of_floor_v3),), read_v3),
     }
 
 

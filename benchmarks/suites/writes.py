@@ -21,7 +21,7 @@ from benchmarks.harness.sequential import run_sequentially
 from benchmarks.harness.servers import MeasuredServer
 from benchmarks.peers import DATABASE_URL_VARIABLE
 from benchmarks.peers.floor_merge import REPOSITORIES_VARIABLE
-from benchmarks.suites import write_questions
+from benchmarks.suites import goals, write_questions
 from benchmarks.suites.write_questions import SIDES, TITLES, WriteQuestion
 
 WARMUP_SECONDS = 2.0
@@ -60,16 +60,19 @@ def main(arguments: Sequence[str]) -> None:
             count = MERGES * (options.rounds + 1) * len(SIDES)
             merge_requests = create_open_merge_requests(url, folder / "repositories", (project, floor_project), count)
             service = stack.enter_context(servers.run_service(folder, url, pinned=pinned))
-            floor = stack.enter_context(_run_floor(url, folder, pinned=pinned))
+            floor, floor_v3 = (stack.enter_context(_run_floor(name, url, folder, pinned=pinned)) for name in goals.FLOORS.values())
             sides = [
                 WriteSide("forgefront", service, write_questions.graph_questions(dataset.data)),
                 WriteSide("v3", service, write_questions.v3_questions(dataset.data)),
                 WriteSide("floor", floor, write_questions.floor_questions(dataset.data)),
+                WriteSide("floor_v3", floor_v3, write_questions.v3_questions(dataset.data)),
             ]
             check_same_answers(sides, options.cases)
-            servers.wait_for_background_work([service, floor])
-            accepts = write_questions.accept_questions(dataset.data, project, merge_requests[project])
-            accepts["floor"] = write_questions.accept_questions(dataset.data, floor_project, merge_requests[floor_project])["floor"]
+            servers.wait_for_background_work([service, floor, floor_v3])
+            accepts, of_floors = (
+                write_questions.accept_questions(dataset.data, each, merge_requests[each]) for each in (project, floor_project)
+            )
+            accepts |= {name: of_floors[name] for name in goals.FLOORS.values()}
             progress.expect(options.rounds * sum(key == ACCEPT or key in side.questions for side in sides for key in options.cases))
             first_list = next((key for key in LISTS if key in options.cases), None)
             # In the order of the table, in which the lists come after the writes.
@@ -116,12 +119,12 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _run_floor(url: str, folder: Path, *, pinned: bool) -> Any:
+def _run_floor(name: str, url: str, folder: Path, *, pinned: bool) -> Any:
     port = servers.free_port()
-    command = [sys.executable, "-m", "uvicorn", "--factory", "benchmarks.peers.floor_app:create_app", "--no-access-log"]
+    command = [sys.executable, "-m", "uvicorn", "--factory", f"benchmarks.peers.{name}_app:create_app", "--no-access-log"]
     address = ["--host", "127.0.0.1", "--port", str(port)]
     environment = {DATABASE_URL_VARIABLE: url, REPOSITORIES_VARIABLE: str(folder / "repositories")}
-    return servers.run_server("floor", [*command, *address], environment, port, "/", folder / "floor.log", pinned=pinned)
+    return servers.run_server(name, [*command, *address], environment, port, "/", folder / f"{name}.log", pinned=pinned)
 
 
 def measure_accepts(
@@ -172,7 +175,7 @@ def check_same_answers(sides: Sequence[WriteSide], cases: Sequence[str]) -> None
             for side in sides
             if key in side.questions
         }
-        if any(content != contents["floor"] for content in contents.values()):
+        if any(content != contents["forgefront"] for content in contents.values()):
             raise UnfairError(f"{key}: the sides have different answers: {contents}"[:3000])
 
 
@@ -193,10 +196,10 @@ def render_report(found: dict[str, Any]) -> str:
     lines = [["req/s, CPU ms (of PostgreSQL)", "Forgefront", "floor", "CPU / floor's", "99 % / median", "req/s / floor's", "goal met"]]
     rows = {(row["database"], row["side"]): row["cases"] for row in found["results"]}
     for (database, side), cases in rows.items():
-        if side == "floor":
+        if side not in goals.FLOORS:
             continue
         for key, ours in cases.items():
-            floor = rows[database, "floor"][key]
+            floor = rows[database, goals.FLOORS[side]][key]
             ratios = evaluate_case(key, ours, floor)
             lines.append(
                 [
