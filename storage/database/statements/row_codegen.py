@@ -83,17 +83,17 @@ def _compile_function(name: str, parameters: Sequence[str], body: Sequence[str],
 class BoundParameter:
     """One parameter of the driver: the caller's value `name`, or its item `item`, or that item's part `column`."""
 
-    name: str
+    name: str | int
     processor: Processor | None = None
-    item: int | None = None
+    item: int | str | None = None
     column: int | None = None
 
 
-ParameterBinder = Callable[[Mapping[str, Any]], list[Any]]
-"""Returns the driver's parameters, in the order of the SQL string, from the values by name."""
+ParameterBinder = Callable[[Any], list[Any]]
+"""Returns the driver's parameters, in the order of the SQL string, from the values by name, or by index."""
 
 
-def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str, Any]) -> ParameterBinder:
+def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[Any, Any]) -> ParameterBinder:
     """Compiles a binder for these parameters. The values in `constants` are the same at each call."""
     scope = Scope()
     expressions = []
@@ -104,7 +104,7 @@ def compile_binder(parameters: Sequence[BoundParameter], constants: Mapping[str,
             continue
         expression = f"g[{each.name!r}]"
         if each.item is not None:
-            expression += f"[{each.item}]"
+            expression += f"[{each.item!r}]"
         if each.column is not None:
             expression += f"[{each.column}]"
         if each.processor is not None:
