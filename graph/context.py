@@ -269,7 +269,12 @@ class Context:
     async def read_only(self) -> AsyncIterator["Context"]:
         """Yields a context with the same viewer and a read session, for checks before long work, so that no writer has to wait."""
         async with self.services.database.read_session(self.budget) as session:
-            yield replace(self, session=session, loaders={})
+            context = replace(self, session=session, loaders={})
+            try:
+                yield context
+            finally:
+                # Loaders refer to the context: kept in it, they would leave both to the garbage collector.
+                context.loaders.clear()
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
         """Returns the loader with this name, created at its first use."""
@@ -287,6 +292,20 @@ class Context:
             return {row.id: row for (row,) in await self.session.read(*rows_of_ids(table, ids))}
 
         return self.loader(table, fetch)
+
+    def names_by_id(self, statement: Callable[[list[int]], Any]) -> Loader[int, list[Any]]:
+        """Returns the loader of a list of names by the id of a row; `statement(ids)` selects (id of the row, name)."""
+        found = self.loaders.get(statement)
+        if found is not None:
+            return found
+
+        async def fetch(ids: list[int]) -> Mapping[int, list[Any]]:
+            names: dict[int, list[Any]] = {key: [] for key in ids}
+            for key, name in await self.tuples(statement(ids)):
+                names[key].append(name)
+            return names
+
+        return self.loader(statement, fetch)
 
     async def all(self, statement: Select[T]) -> list[T]:
         """Returns the rows of a statement that selects one table or column. In a query they are plain rows, which cannot be changed."""

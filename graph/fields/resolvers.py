@@ -124,13 +124,4 @@ def _to_one_source(declared: ToOne, target: Any) -> LoaderSource:
 
 
 def _names_of_source(declared: NamesOf) -> LoaderSource:
-    def loader(context: Context) -> Loader[Any, Any]:
-        async def fetch(ids: list[int]) -> dict[int, list[Any]]:
-            found: dict[int, list[Any]] = {key: [] for key in ids}
-            for key, value in await context.tuples(declared.statement(ids)):
-                found[key].append(value)
-            return found
-
-        return context.loader(declared, fetch)
-
-    return LoaderSource("id", loader)
+    return LoaderSource("id", lambda context: context.names_by_id(declared.statement))

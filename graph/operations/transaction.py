@@ -59,7 +59,9 @@ async def run_after_commit(context: Context) -> None:
 
     If the caller is canceled, as by its time limit, they go on without it: nothing else would remove the files of deleted rows.
     """
-    effects = iter(context.after_commit)
+    # Most callbacks refer to the context: kept in it, they would leave both to the garbage collector.
+    callbacks, context.after_commit = context.after_commit, []
+    effects = iter(callbacks)
     for effect in effects:
         with _log_failure(context):
             awaitable = effect()
@@ -115,8 +117,12 @@ class TransactionSteps:
         async with context.services.database.write_session() as session:
             session.may_repeat = may_repeat
             step_context = replace(context, session=session, loaders={}, on_commit=[], after_commit=[], undo=[])
-            result = await work(step_context)
-            await commit_and_notify(step_context)
+            try:
+                result = await work(step_context)
+                await commit_and_notify(step_context)
+            finally:
+                # Loaders refer to the context: kept in it, they would leave both to the garbage collector.
+                step_context.loaders.clear()
             return result
 
 

@@ -7,6 +7,7 @@ from graph.planner.errors import PlanBailout
 from graph.planner.ir.relations import Relations
 from graph.planner.run.awaiting import run_to_completion
 from graph.planner.run.levels import NODE_EXECUTORS, begin_level
+from graph.planner.run.resolvers import is_loaded
 from graph.planner.run.row_views import execute_view
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
@@ -16,6 +17,10 @@ from storage.database.statements.compiled_statements import CompiledStatement
 
 async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises PlanBailout where a row is missing and there are no fallback steps."""
+    if node.fallback_steps and all(is_loaded(step, run, objects) for step in node.fallback_steps):
+        # Such as those of an issue that was just created without a milestone.
+        await run_to_completion(lambda work: begin_level(run, objects, answers, node.fallback_steps, (), work))
+        return
     statement = relations_statement(node, run)
     ids = node.select_builder.sql_dialect.bind_list(list({each.id for each in objects}))
     rows = await run.context.session.fetch(

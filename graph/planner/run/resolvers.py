@@ -37,6 +37,15 @@ def _request_from_loader(step: LoaderStep, run: PlanRun, objects: Sequence[Any])
     return [None if (key := getattr(each, name)) is None else load(key) for each in objects]
 
 
+def is_loaded(step: FieldStep, run: PlanRun, objects: Sequence[Any]) -> bool:
+    """Whether a loader has the field of each object already, so that it takes no statement."""
+    if not isinstance(step, LoaderStep):
+        return False
+    loader = step.field_source.loader(run.context)
+    keys = [getattr(each, step.field_source.key) for each in objects]
+    return all(key is None or loader.is_loaded(key) for key in keys)
+
+
 def _call_resolver(step: ResolverStep, run: PlanRun, objects: Sequence[Any]) -> FieldValues:
     arguments = run.arguments[step.arguments] if step.arguments is not None else {}
     if step.info is not None:

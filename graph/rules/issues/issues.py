@@ -170,6 +170,9 @@ async def create_issue(context: Context, project: tables.Project, values: Mappin
     if may_triage and values.get("labels"):
         await context.session.flush()
         await set_labels(context, issue, values["labels"])
+    else:
+        # The answer of the mutation shows them, and need not read them.
+        context.after_commit.append(lambda: context.names_by_id(labels.titles_of_issues).prime(issue.id, []))
     await system_notes.write_mentions(context, issue, issue.description)
     await publish(context, object_payloads.IssueChanged, issue, "open")
     return issue

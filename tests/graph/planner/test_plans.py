@@ -221,14 +221,20 @@ class TestPlannedAnswers:
 
 
 class TestGarbage:
+    """It would stop the server now and then, and all that it does. What waits for it takes memory that the caches of a core have not."""
+
+    QUERY = "query ($path: String!, $iid: Int!) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }"
+    ISSUE = """mutation ($path: String!) { createIssue(input: {projectPath: $path, title: "New"}) {
+      issue { iid labels milestone { title } author { username } } } }"""
+    NOTE = """mutation ($path: String!, $iid: Int!) { createNote(input: {projectPath: $path, issueIid: $iid, body: "Yes"}) {
+      note { body author { username } } } }"""
+
     @requires_planner
-    async def test_no_work_for_the_garbage_collector(self, graph: Graph, make: DataFactory) -> None:
-        """It would stop the server now and then, and all that it does."""
+    @pytest.mark.parametrize("text", [QUERY, ISSUE, NOTE], ids=["query", "issue", "note"])
+    async def test_no_work_for_the_garbage_collector(self, graph: Graph, make: DataFactory, text: str) -> None:
         project = await make.project(owner=(owner := await make.user()))
         issue = await make.issue(project)
-        operation = prepare_document(
-            parse("query ($path: String!, $iid: Int!) { project(path: $path) { issue(iid: $iid) { title author { webUrl } } } }")
-        )
+        operation = prepare_document(parse(text))
 
         async def run() -> None:
             variables = {"path": str(project.id), "iid": issue.iid}

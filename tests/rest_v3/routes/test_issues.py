@@ -9,7 +9,7 @@ from storage.tables import AccessLevel, IssueState, Visibility
 from tests.make import EXTERNAL_URL, DataFactory, token_of
 from tests.rest_v3.support.interface_rules import cites
 from tests.support.api_clients import Api
-from tests.support.database.statements import StatementRecorder
+from tests.support.database.statements import StatementRecorder, requires_planner
 
 MOMENT = datetime(2016, 1, 4, 15, 31, 46, 176000, tzinfo=UTC)
 NOT_FOUND = {"message": "404 Not found"}
@@ -402,6 +402,20 @@ class TestCreateIssue:
 
         assert broken.status_code == 400
         assert large.status_code == 413
+
+    @requires_planner
+    async def test_relations_that_are_absent_are_not_read(self, any_api: Api, make: DataFactory, statements: StatementRecorder) -> None:
+        project = await make.project(members=[(reporter := await make.user(), AccessLevel.REPORTER)])
+        reads = []
+        for values in ({}, {"labels": "bug"}, {}, {"labels": "bug"}):
+            with statements.record() as recorded:
+                response = await any_api.post(f"/projects/{project.id}/issues", reporter, title="New", **values)
+            assert (response.json()["labels"], response.json()["milestone"]) == ([values["labels"]] if values else [], None)
+            assert response.json()["author"]["username"] == reporter.username
+            reads.append([each for each in recorded if each.startswith("SELECT") and "issue_labels" in each])
+
+        # The first two are planned.
+        assert (reads[2], len(reads[3])) == ([], 1)
 
 
 class TestUpdateIssue:
