@@ -1,9 +1,31 @@
 """Counts of opened, merged and closed merge requests by time, by one statement."""
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from typing import Any
 
-from sqlalchemy import CTE, BigInteger, Integer, Select, String, and_, case, cast, func, literal, null, or_, select, true, union_all
+from sqlalchemy import (
+    BigInteger,
+    Integer,
+    ScalarSelect,
+    Select,
+    String,
+    Subquery,
+    TableClause,
+    and_,
+    case,
+    cast,
+    column,
+    func,
+    literal,
+    null,
+    or_,
+    select,
+    table,
+    true,
+    union_all,
+)
+from sqlalchemy.inspection import inspect
 from sqlmodel import col
 
 from storage.database import dialects
@@ -15,6 +37,7 @@ from storage.tables.merge_requests.merge_requests import MergeRequest, MergeRequ
 
 OPENED, MERGED, CLOSED = 0, 1, 2
 LEAD = "lead"
+_COLUMNS = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
 
 
 def event_counts(
@@ -34,10 +57,8 @@ def event_counts(
     `spans` are the first and last keys of the requested ranges; empty means all. `check_conditions` are the conditions on `Project` under
     which the checks of another project's commits count; None disables the checks. Without `with_lead_time` the quantiles are left out.
     """
-    row = MergeRequest
-    names = ("id", "project_id", "source_project_id", "head_oid", "state", "created_at", "merged_at", "closed_at")
-    matching = select(*(col(getattr(row, name)) for name in names)).where(*conditions).cte("matching")
-    events = _events(matching, buckets, with_lead_time=with_lead_time, check_conditions=check_conditions)
+    matching = select(*(col(getattr(MergeRequest, name)) for name in _COLUMNS)).where(*conditions).cte(_matching().name)
+    events = _events(buckets, with_lead_time=with_lead_time, check_conditions=check_conditions)
     if spans:
         events = select(events).where(or_(*(_is_in_span(events.c.bucket, *span) for span in spans))).subquery()
     keys = ("project_id", "bucket")
@@ -46,7 +67,7 @@ def event_counts(
     failed = func.count(case((ranked.c.state == "failed", 1), else_=null()))
     group = [ranked.c[key] for key in keys]
     statement: Select[Any] = select(*group, *counts, failed, *(quantiles.quantile_columns(ranked, LEAD) if with_lead_time else ()))
-    return statement.select_from(ranked).group_by(*group).order_by(*group).limit(limit)
+    return statement.select_from(ranked).group_by(*group).order_by(*group).limit(limit).add_cte(matching)
 
 
 def _is_in_span(bucket: Any, first: int | None, last: int | None) -> Any:
@@ -54,8 +75,25 @@ def _is_in_span(bucket: Any, first: int | None, last: int | None) -> Any:
     return and_(true(), *ends, *([bucket <= last] if last is not None else []))
 
 
-def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, check_conditions: Collection[Any] | None) -> Any:
+@cache
+def _matching() -> TableClause:
+    """The matching merge requests, by the name of their common table expression.
+
+    So the parts of the statement that are the same for all conditions are built once: building them takes longer than reading the rows.
+    """
+    return table("matching", *(column(name, inspect(MergeRequest).columns[name].type) for name in _COLUMNS))
+
+
+@cache
+def _state_at_merge() -> ScalarSelect[Any]:
+    """The state of the checks of a merge request's head at the time of the merge."""
+    matching = _matching()
+    return rollups.rollup_state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
+
+
+def _events(buckets: Buckets | None, *, with_lead_time: bool, check_conditions: Collection[Any] | None) -> Any:
     """The events of merge requests: kind and bucket, and for merges the lead time and the state of the checks."""
+    matching = _matching()
 
     def event(kind: int, moment: Any, took: Any, state: Any) -> Select[Any]:
         columns = (moment.label("moment"), literal(kind, Integer).label("kind"), took.label(LEAD), cast(state, String).label("state"))
@@ -64,12 +102,11 @@ def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, che
     none = cast(null(), BigInteger)
     state: Any = null()
     if check_conditions is not None:
-        state = rollups.rollup_state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
-        state = case((source_in(*check_conditions, rows=matching.c), state), else_=null())
+        state = case((source_in(*check_conditions, rows=matching.c), _state_at_merge()), else_=null())
     opened = event(OPENED, matching.c.created_at, none, null()).select_from(matching)
     closed = event(CLOSED, matching.c.closed_at, none, null()).where(matching.c.state == MergeRequestState.CLOSED)
     if with_lead_time:
-        first = _first_authored(matching).subquery()
+        first = _first_authored()
         took = dialects.microseconds_between(first.c.authored_at, matching.c.merged_at)
         merged = event(MERGED, matching.c.merged_at, case((took < 0, cast(literal(0), BigInteger)), else_=took), state)
         merged = merged.select_from(matching.outerjoin(first, first.c.id == matching.c.id))
@@ -80,9 +117,11 @@ def _events(matching: CTE, buckets: Buckets | None, *, with_lead_time: bool, che
     return select(rows.c.project_id, bucket.label("bucket"), *(rows.c[name] for name in ("kind", LEAD, "state"))).subquery()
 
 
-def _first_authored(matching: CTE) -> Select[Any]:
-    link = MergeRequestCommit
+@cache
+def _first_authored() -> Subquery:
+    """The author date of the first commit of each merge request that was merged."""
+    matching, link = _matching(), MergeRequestCommit
     joined = select(matching.c.id, func.min(col(Commit.authored_at)).label("authored_at")).select_from(matching)
     joined = joined.join(link, col(link.merge_request_id) == matching.c.id)
     joined = joined.join(Commit, and_(col(Commit.project_id) == matching.c.project_id, col(Commit.oid) == col(link.oid)))
-    return joined.where(matching.c.state == MergeRequestState.MERGED).group_by(matching.c.id)
+    return joined.where(matching.c.state == MergeRequestState.MERGED).group_by(matching.c.id).subquery()
