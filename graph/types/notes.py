@@ -1,5 +1,6 @@
 """Notes."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -171,13 +172,26 @@ class VoteCounts(NamedTuple):
     down: int = 0
 
 
-async def _load_votes(context: Context, key: Any, noteable: Any) -> VoteCounts:
-    """The votes on an object with the foreign key `key`."""
+NO_VOTES = VoteCounts()
 
-    async def fetch(ids: list[int]) -> dict[int, VoteCounts]:
-        return {parent_id: VoteCounts(up, down) for parent_id, up, down in await context.tuples(statements.vote_counts(key, ids))}
 
-    return await context.loader(("votes", key.key), fetch).get(noteable.id) or VoteCounts()
+def _vote_count_field(key: Any, row_id: Any, count: Callable[[VoteCounts], int], *, description: str) -> Any:
+    """The field of a number of votes on the object with the foreign key `key`; one statement counts those of all objects of a level."""
+
+    async def load(info: Info, rows: Sequence[Any]) -> list[int]:
+        context = info.context
+
+        async def fetch(ids: list[int]) -> dict[int, VoteCounts]:
+            found = await context.tuples(statements.VOTE_COUNTS[key.key], ids=ids)
+            return {parent_id: VoteCounts(up, down) for parent_id, up, down in found}
+
+        votes = await context.loader(("votes", key.key), fetch).get_many([row.id for row in rows])
+        return [count(votes[row.id] or NO_VOTES) for row in rows]
+
+    async def resolve(self: Any, info: Info) -> int:
+        return (await load(info, [self]))[0]
+
+    return computed(row_id, batch=load, description=description)(resolve)
 
 
 @strawberry.type
@@ -187,13 +201,8 @@ class IssueNoteFields:
     notes: Connection[Note] = _notes_field(tables.Note.issue_id)
     note: Note | None = _note_field(tables.Note.issue_id)
 
-    @strawberry.field(description="Number of upvotes.")
-    async def upvotes(self, info: Info) -> int:
-        return (await _load_votes(info.context, tables.Note.issue_id, self)).up
-
-    @strawberry.field(description="Number of downvotes.")
-    async def downvotes(self, info: Info) -> int:
-        return (await _load_votes(info.context, tables.Note.issue_id, self)).down
+    upvotes: int = _vote_count_field(tables.Note.issue_id, tables.Issue.id, lambda votes: votes.up, description="Number of upvotes.")
+    downvotes: int = _vote_count_field(tables.Note.issue_id, tables.Issue.id, lambda votes: votes.down, description="Number of downvotes.")
 
 
 @strawberry.type
@@ -203,13 +212,12 @@ class MergeRequestNoteFields:
     notes: Connection[Note] = _notes_field(tables.Note.merge_request_id)
     note: Note | None = _note_field(tables.Note.merge_request_id)
 
-    @strawberry.field(description="Number of upvotes.")
-    async def upvotes(self, info: Info) -> int:
-        return (await _load_votes(info.context, tables.Note.merge_request_id, self)).up
-
-    @strawberry.field(description="Number of downvotes.")
-    async def downvotes(self, info: Info) -> int:
-        return (await _load_votes(info.context, tables.Note.merge_request_id, self)).down
+    upvotes: int = _vote_count_field(
+        tables.Note.merge_request_id, tables.MergeRequest.id, lambda votes: votes.up, description="Number of upvotes."
+    )
+    downvotes: int = _vote_count_field(
+        tables.Note.merge_request_id, tables.MergeRequest.id, lambda votes: votes.down, description="Number of downvotes."
+    )
 
     @strawberry.field(description="Number of notes by users; system notes are not counted.")
     async def note_count(self, info: Info) -> int:

@@ -181,7 +181,7 @@ def require_credentials_changeable(context: Context, user: tables.User) -> None:
 async def issue_private_token(context: Context, user: tables.User) -> None:
     """Issue a new private token to the user; the commit invalidates the old one."""
     token = new_token()
-    row = await context.first(users.private_token(user.id))
+    row = next((token for (token,) in await context.tuples(users.PRIVATE_TOKEN_OF_USER, user_id=user.id)), None)
     if row is None:
         row = tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest="", sealed="", created_at=context.now())
     row.digest = digest_token(token)

@@ -86,7 +86,7 @@ async def get_target_namespace(context: Context, values: Mapping[str, Any]) -> t
     personal = await context.first(namespaces.personal(owner_id))
     if owner is None or personal is None:
         raise NotFound("User")
-    counted = await context.tuples(users.personal_projects([owner.id]))
+    counted = await context.tuples(users.PERSONAL_PROJECTS, user_ids=[owner.id])
     if (counted[0][1] if counted else 0) >= owner.projects_limit:
         raise NotAllowed(None, f"Your project limit is {owner.projects_limit} projects! Please contact your administrator to increase it")
     return personal

@@ -105,7 +105,7 @@ class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields, UserW
             return None
 
         async def fetch(ids: list[int]) -> dict[int, int]:
-            return dict(map(tuple, await context.tuples(users.personal_projects(ids))))
+            return dict(map(tuple, await context.tuples(users.PERSONAL_PROJECTS, user_ids=ids)))
 
         return bool((await context.loader("personal projects", fetch).get(user.id) or 0) < user.projects_limit)
 
@@ -118,8 +118,8 @@ class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields, UserW
         context = info.context
         if user.id != context.viewer.id or context.access_token is not None:
             return None
-        token = await context.first(users.private_token(user.id))
-        return context.services.cipher.decrypt(token.sealed) if token is not None and token.sealed else None
+        sealed = [token.sealed for (token,) in await context.tuples(users.PRIVATE_TOKEN_OF_USER, user_id=user.id)]
+        return context.services.cipher.decrypt(sealed[0]) if sealed and sealed[0] else None
 
     @computed(tables.User.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:

@@ -199,16 +199,20 @@ def by_login(login: str) -> Select[User]:
     return by_username(login.strip())
 
 
-def personal_projects(user_ids: list[int]) -> Select[Any]:
-    """(user id, number of projects in the personal namespace), for users that have any."""
+def _personal_projects() -> Select[Any]:
     owner: Any = col(Namespace.owner_id)
-    return (
+    statement: Select[Any] = (
         select(owner, func.count())
         .select_from(Project)
         .join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-        .where(owner.in_(user_ids), col(Namespace.kind) == NamespaceKind.USER)
+        .where(owner.in_(bindparam("user_ids", expanding=True)), col(Namespace.kind) == NamespaceKind.USER)
         .group_by(owner)
     )
+    return mark_constant(statement)
+
+
+PERSONAL_PROJECTS = _personal_projects()
+"""(user id, number of projects in the personal namespace) for those of the users of `user_ids` that have any."""
 
 
 def reassign_authored(from_id: int, to_id: int) -> list[Any]:
@@ -250,5 +254,7 @@ def search(string: str, *, all_fields: bool) -> object:
     return or_(username, col(User.email) == string.lower())
 
 
-def private_token(user_id: int) -> Select[Token]:
-    return select(Token).where(col(Token.user_id) == user_id, col(Token.scopes).is_(None))
+PRIVATE_TOKEN_OF_USER = mark_constant(
+    select(Token).where(col(Token.user_id) == bindparam("user_id", type_=Integer), col(Token.scopes).is_(None))
+)
+"""The private token of the user `user_id`."""

@@ -5,11 +5,12 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, UniqueConstraint, Update, func, literal, select, update
+from sqlalchemy import ColumnElement, Select, UniqueConstraint, Update, bindparam, func, literal, select, update
 from sqlmodel import Field, col
 
 from storage.database.column_types import metadata
 from storage.database.dialects import insert_into
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import TimestampedRow, foreign_key, long_text
 from storage.tables.projects.projects import Project
 
@@ -93,11 +94,14 @@ def _replace_in_system_notes(replacements: Iterable[tuple[Any, Any]], *condition
     return statement.execution_options(synchronize_session=False)
 
 
-def vote_counts(key: Any, ids: list[int]) -> Select[int, int, int]:
-    """(noteable id, upvotes, downvotes) for noteables with votes; `key` is their column, such as `Note.issue_id`."""
+def _vote_counts(key: Any) -> Select[int, int, int]:
     counts = (func.count().filter(col(Note.upvote)), func.count().filter(col(Note.downvote)))
-    statement = select(col(key), *counts).where(col(key).in_(ids), col(Note.upvote) | col(Note.downvote))
-    return statement.group_by(col(key))
+    listed = col(key).in_(bindparam("ids", expanding=True))
+    return mark_constant(select(col(key), *counts).where(listed, col(Note.upvote) | col(Note.downvote)).group_by(col(key)))
+
+
+VOTE_COUNTS = {name: _vote_counts(getattr(Note, name)) for name in ("issue_id", "merge_request_id")}
+"""(noteable id, upvotes, downvotes) for those of the noteables of `ids` that have votes, by the name of their column."""
 
 
 def user_note_counts(key: Any, ids: list[int]) -> Select[int, int]:
