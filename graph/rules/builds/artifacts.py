@@ -7,6 +7,7 @@ effects.
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -226,9 +227,21 @@ def artifact_loader(context: Context) -> Any:
     """The loader of artifacts by build id."""
 
     async def fetch(ids: list[int]) -> dict[int, tables.Artifact]:
-        return {row.build_id: row for row in await context.all(artifacts.of_builds(ids))}
+        return {row.build_id: row for (row,) in await context.tuples(artifacts.OF_BUILDS, build_ids=ids)}
 
     return context.loader("artifacts of builds", fetch)
+
+
+async def load_artifacts(context: Context, build_ids: Sequence[int]) -> list[tables.Artifact | None]:
+    """The artifacts of builds; one statement for all builds of a level."""
+    found = await artifact_loader(context).get_many(build_ids)
+    return [found[key] for key in build_ids]
+
+
+async def load_download_urls(context: Context, build_ids: Sequence[int]) -> list[str | None]:
+    """The URLs of the artifacts of builds in the v3 API; None for a build without one."""
+    found = await load_artifacts(context, build_ids)
+    return [None if artifact is None else build_download_url(context, artifact) for artifact in found]
 
 
 async def _find_build_artifact(context: Context, build_id: int) -> tables.Artifact | None:

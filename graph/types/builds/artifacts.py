@@ -52,7 +52,11 @@ class Artifact(ArtifactFileFields, Node):
 class BuildArtifactFields:
     """Fields of a build about its artifact."""
 
-    @strawberry.field(description="Artifact of the build; null if there is none or its upload has not completed.")
+    @computed(
+        tables.Build.id,
+        batch=lambda info, rows: artifacts.load_artifacts(info.context, [row.id for row in rows]),
+        description="Artifact of the build; null if there is none or its upload has not completed.",
+    )
     async def artifact(self, info: Info) -> Artifact | None:
         row: Any = self
         return await artifacts.artifact_loader(info.context).get(row.id)  # type: ignore[no-any-return]

@@ -120,10 +120,13 @@ class Build(BuildArtifactFields, BuildTraceFields, BuildDeploymentFields, Node):
     async def commit(self, info: Info) -> Annotated["Commit", strawberry.lazy("graph.types.git.commits")] | None:
         return await load_commit(info, _as_row(self).project_id, _as_row(self).sha)
 
-    @strawberry.field(description="Absolute URL of the artifact in the v3 API; null if there is none.")
+    @computed(
+        tables.Build.id,
+        batch=lambda info, rows: artifacts.load_download_urls(info.context, [row.id for row in rows]),
+        description="Absolute URL of the artifact in the v3 API; null if there is none.",
+    )
     async def download_url(self, info: Info) -> str | None:
-        artifact = await artifacts.artifact_loader(info.context).get(_as_row(self).id)
-        return artifacts.build_download_url(info.context, artifact) if artifact is not None else None
+        return (await artifacts.load_download_urls(info.context, [_as_row(self).id]))[0]
 
     @computed(*TIME_COLUMNS, description="Run time in seconds; up to now while the build runs. Null if it never started.")
     def duration_seconds(self, info: Info) -> float | None:

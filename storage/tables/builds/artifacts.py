@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, delete, func, or_, select, union_all
+from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, bindparam, delete, func, or_, select, union_all
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.column_types import Timestamp
+from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, partial_index
 from storage.tables.builds.builds import Build
 from storage.tables.builds.commit_statuses import FINISHED
@@ -53,6 +54,10 @@ class TracePart(Row, table=True):
 def of_builds(build_ids: list[int]) -> Select[Artifact]:
     """The artifacts of these builds."""
     return select(Artifact).where(col(Artifact.build_id).in_(build_ids))
+
+
+OF_BUILDS = mark_constant(select(Artifact).where(col(Artifact.build_id).in_(bindparam("build_ids", expanding=True))))
+"""As `of_builds`, for the builds of the parameter `build_ids`."""
 
 
 def of_build(project_id: int, build_id: int) -> Select[Artifact]:
