@@ -1,8 +1,8 @@
 """The context of one operation: its session, its viewer, its loaders, and the services of the process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -269,12 +269,18 @@ class Context:
     async def read_only(self) -> AsyncIterator["Context"]:
         """Yields a context with the same viewer and a read session, for checks before long work, so that no writer has to wait."""
         async with self.services.database.read_session(self.budget) as session:
-            context = replace(self, session=session, loaders={})
-            try:
+            with self.in_session(session) as context:
                 yield context
-            finally:
-                # Loaders refer to the context: kept in it, they would leave both to the garbage collector.
-                context.loaders.clear()
+
+    @contextmanager
+    def in_session(self, session: DatabaseSession, **changes: Any) -> Iterator["Context"]:
+        """Yields a context with the same viewer, for another session, with loaders of its own and these changes."""
+        context = replace(self, session=session, loaders={}, **changes)
+        try:
+            yield context
+        finally:
+            # Loaders refer to the context: kept in it, they would leave both to the garbage collector.
+            context.loaders.clear()
 
     def loader(self, name: Hashable, fetch: Callable[[list[Any]], Any]) -> Loader[Any, Any]:
         """Returns the loader with this name, created at its first use."""

@@ -6,7 +6,7 @@ No caller is looked up and no permission is checked, so its cost is a lower boun
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Protocol
@@ -115,23 +115,23 @@ def _built_merge_request(row: Any, builds: dict[str, list[Any]]) -> dict[str, An
     }
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json")
+def json_response(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(orjson.dumps(value), status, headers, media_type="application/json")
 
 
 async def _issues(request: Request) -> Response:
     rows, labels = await request.app.state.store.issues(int(request.path_params["project"]))
-    return _json([_issue(row, labels.get(row[0], [])) for row in rows])
+    return json_response([_issue(row, labels.get(row[0], [])) for row in rows])
 
 
 async def _one_issue(request: Request) -> Response:
     row, labels = await request.app.state.store.issue(int(request.path_params["project"]), int(request.path_params["issue"]))
-    return _json({"message": "404 Not Found"}, 404) if row is None else _json(_issue(row, labels))
+    return json_response({"message": "404 Not Found"}, 404) if row is None else json_response(_issue(row, labels))
 
 
 async def _merge_requests(request: Request) -> Response:
     rows, builds = await request.app.state.store.merge_requests(int(request.path_params["project"]))
-    return _json([_built_merge_request(row, builds) for row in rows])
+    return json_response([_built_merge_request(row, builds) for row in rows])
 
 
 async def _post(request: Request) -> Response:
@@ -139,8 +139,8 @@ async def _post(request: Request) -> Response:
     # Without callers, everybody is the first user.
     made = await request.app.state.store.post(int(request.path_params["project"]), int(request.path_params["issue"]), 1, body)
     if made is None:
-        return _json({"message": "404 Not Found"}, 404)
-    return _json({"databaseId": made[0], "body": body, "createdAt": made[1], "author": _user(made[2])}, 201)
+        return json_response({"message": "404 Not Found"}, 404)
+    return json_response({"databaseId": made[0], "body": body, "createdAt": made[1], "author": _user(made[2])}, 201)
 
 
 async def _create(request: Request) -> Response:
@@ -148,7 +148,7 @@ async def _create(request: Request) -> Response:
     title, description = values["title"], values.get("description")
     made, author = await request.app.state.store.create(int(request.path_params["project"]), 1, title, description)
     answer = {"databaseId": made[0], "iid": made[1], "title": title, "description": description, "state": "opened", "createdAt": made[2]}
-    return _json({**answer, "author": _user(author)}, 201)
+    return json_response({**answer, "author": _user(author)}, 201)
 
 
 async def _update(request: Request) -> Response:
@@ -156,31 +156,39 @@ async def _update(request: Request) -> Response:
     project, issue = int(request.path_params["project"]), int(request.path_params["issue"])
     row = await request.app.state.store.update(project, issue, description)
     if row is None:
-        return _json({"message": "404 Not Found"}, 404)
+        return json_response({"message": "404 Not Found"}, 404)
     answer = dict(zip(("databaseId", "iid", "title", "description", "state", "createdAt"), row, strict=False))
-    return _json({**answer, "author": _user(row[6:])})
+    return json_response({**answer, "author": _user(row[6:])})
 
 
-async def _accept(request: Request) -> Response:
+async def accept(request: Request) -> tuple[Any, ...] | Response:
+    """Merges; returns the row of the merge request, or the response if it cannot be merged."""
     store, project, merge_request = request.app.state.store, int(request.path_params["project"]), int(request.path_params["merge_request"])
     found = await store.heads(project, merge_request)
     if found is None:
-        return _json({"message": "405 Method Not Allowed"}, 405)
+        return json_response({"message": "405 Method Not Allowed"}, 405)
     merge = await asyncio.to_thread(create_merge_commit, project, *found)
-    row = await store.accept(project, merge_request, 1, merge)
+    row: tuple[Any, ...] | None = await store.accept(project, merge_request, 1, merge)
     if row is None:
-        return _json({"message": "409 Conflict"}, 409)
+        return json_response({"message": "409 Conflict"}, 409)
     await asyncio.to_thread(move_branch, project, merge)
-    return _json({**dict(zip(("databaseId", "iid", "title", "state"), row, strict=False)), "author": _user(row[4:])})
+    return row
+
+
+async def _accept(request: Request) -> Response:
+    row = await accept(request)
+    if isinstance(row, Response):
+        return row
+    return json_response({**dict(zip(("databaseId", "iid", "title", "state"), row, strict=False)), "author": _user(row[4:])})
 
 
 async def _own_issues(request: Request) -> Response:
     rows, labels = await request.app.state.store.own_issues(1)
-    return _json([_issue(row, labels.get(row[0], [])) for row in rows])
+    return json_response([_issue(row, labels.get(row[0], [])) for row in rows])
 
 
 async def _own_merge_requests(request: Request) -> Response:
-    return _json([_merge_request(row) for row in await request.app.state.store.own_merge_requests(1)])
+    return json_response([_merge_request(row) for row in await request.app.state.store.own_merge_requests(1)])
 
 
 _PROJECT = ("databaseId", "name", "path", "fullPath", "description", "visibilityLevel", "createdAt", "openIssuesCount")
@@ -188,18 +196,16 @@ _PROJECT = ("databaseId", "name", "path", "fullPath", "description", "visibility
 
 async def _projects(request: Request) -> Response:
     rows = await request.app.state.store.projects(1)
-    return _json([{**dict(zip(_PROJECT, row, strict=False)), "owner": _user(row[8:])} for row in rows])
+    return json_response([{**dict(zip(_PROJECT, row, strict=False)), "owner": _user(row[8:])} for row in rows])
 
 
 async def _group_projects(request: Request) -> Response:
     rows = await request.app.state.store.group_projects(1, request.path_params["group"])
-    return _json([dict(zip(_PROJECT, row, strict=True)) for row in rows])
+    return json_response([dict(zip(_PROJECT, row, strict=True)) for row in rows])
 
 
-def create_app(database_url: str | None = None) -> Starlette:
-    """The application; without a URL it takes the one of PEER_DATABASE_URL."""
-    url = database_url or os.environ[DATABASE_URL_VARIABLE]
-    store: FloorDatabase = floor_sqlite.Sqlite(url) if url.startswith("sqlite") else floor_postgresql.Postgresql(url)
+def serve_store(store: FloorDatabase, routes: Sequence[Route]) -> Starlette:
+    """The application of these routes, whose handlers find the open database at `app.state.store`."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -207,6 +213,15 @@ def create_app(database_url: str | None = None) -> Starlette:
         yield
         await store.close()
 
+    app = Starlette(routes=list(routes), lifespan=lifespan)
+    app.state.store = store
+    return app
+
+
+def create_app(database_url: str | None = None) -> Starlette:
+    """The application; without a URL it takes the one of PEER_DATABASE_URL."""
+    url = database_url or os.environ[DATABASE_URL_VARIABLE]
+    store: FloorDatabase = floor_sqlite.Sqlite(url) if url.startswith("sqlite") else floor_postgresql.Postgresql(url)
     routes = [
         Route("/issues", _own_issues),
         Route("/merge_requests", _own_merge_requests),
@@ -220,6 +235,4 @@ def create_app(database_url: str | None = None) -> Starlette:
         Route("/projects/{project}/merge_requests", _merge_requests),
         Route("/projects/{project}/merge_requests/{merge_request}/merge", _accept, methods=["PUT"]),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.store = store
-    return app
+    return serve_store(store, routes)

@@ -137,9 +137,9 @@ class Postgresql:
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         return await self._issues(OWN_ISSUES, author)
 
-    async def _issues(self, sql: str, *values: int) -> tuple[list[Any], dict[int, list[str]]]:
+    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
         async with self._pool.acquire() as connection:
-            rows = await connection.fetch(sql, *values)
+            rows = await connection.fetch(sql, key)
             labels: dict[int, list[str]] = {}
             for issue, title in await connection.fetch(LABELS, [row[0] for row in rows]):
                 labels.setdefault(issue, []).append(title)

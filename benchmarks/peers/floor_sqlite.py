@@ -117,9 +117,9 @@ class Sqlite:
     async def own_issues(self, author: int) -> tuple[list[Any], dict[int, list[str]]]:
         return await self._issues(OWN_ISSUES, author)
 
-    async def _issues(self, sql: str, *values: int) -> tuple[list[Any], dict[int, list[str]]]:
+    async def _issues(self, sql: str, key: int) -> tuple[list[Any], dict[int, list[str]]]:
         def work(connection: sqlite3.Connection) -> tuple[list[Any], dict[int, list[str]]]:
-            rows = connection.execute(sql, values).fetchall()
+            rows = connection.execute(sql, (key,)).fetchall()
             return rows, {row[0]: [title for (title,) in connection.execute(LABELS, (row[0],))] for row in rows}
 
         return await self._run(work)

@@ -4,10 +4,7 @@
 page, and all relations of an issue that was written. Here too no caller is looked up and no permission is checked.
 """
 
-import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +16,7 @@ from starlette.routing import Route
 
 from benchmarks.harness.servers import EXTERNAL_URL
 from benchmarks.peers import DATABASE_URL_VARIABLE
-from benchmarks.peers.floor_merge import create_merge_commit, move_branch
+from benchmarks.peers.floor_app import accept, json_response, serve_store
 from benchmarks.peers.floor_v3_queries import PostgresqlV3, SqliteV3
 from benchmarks.suites.questions import V3
 
@@ -100,12 +97,8 @@ def _merge_request(row: Any, labels: list[str]) -> dict[str, Any]:
     }
 
 
-def _json(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    return Response(orjson.dumps(value), status, headers, media_type="application/json")
-
-
 def _not_found() -> Response:
-    return _json({"message": "404 Not Found"}, 404)
+    return json_response({"message": "404 Not Found"}, 404)
 
 
 def _page_headers(request: Request, page: int, total: int) -> dict[str, str]:
@@ -128,12 +121,12 @@ async def _issues(request: Request) -> Response:
     page = int(request.query_params.get("page", 1))
     rows, labels = await request.app.state.store.v3_issues(int(request.path_params["project"]), PER_PAGE, (page - 1) * PER_PAGE)
     headers = _page_headers(request, page, rows[0][25] if rows else 0)
-    return _json([_issue(row, labels.get(row[0], [])) for row in rows], headers=headers)
+    return json_response([_issue(row, labels.get(row[0], [])) for row in rows], headers=headers)
 
 
 async def _one_issue(request: Request) -> Response:
     row, labels = await request.app.state.store.v3_issue(int(request.path_params["project"]), int(request.path_params["issue"]))
-    return _not_found() if row is None else _json(_issue(row, labels))
+    return _not_found() if row is None else json_response(_issue(row, labels))
 
 
 async def _post(request: Request) -> Response:
@@ -144,7 +137,7 @@ async def _post(request: Request) -> Response:
         return _not_found()
     answer = {"id": made[0], "body": body, "attachment": None, "author": _author(made[2]), "created_at": _timestamp(made[1])}
     kind = {"system": False, "noteable_id": issue, "noteable_type": "Issue", "upvote": False, "downvote": False}
-    return _json({**answer, **kind}, 201)
+    return json_response({**answer, **kind}, 201)
 
 
 async def _create(request: Request) -> Response:
@@ -153,39 +146,27 @@ async def _create(request: Request) -> Response:
     made, author = await request.app.state.store.create(project, 1, title, description)
     # A new issue without labels, milestone and assignee, of which nothing has to be read.
     own = (made[0], made[1], project, title, description, "opened", made[2], made[2])
-    return _json(_issue((*own, *[None] * 13, *author), []))
+    return json_response(_issue((*own, *[None] * 13, *author), []))
 
 
 async def _update(request: Request) -> Response:
     description = orjson.loads(await request.body())["description"]
     project, issue = int(request.path_params["project"]), int(request.path_params["issue"])
     row, labels = await request.app.state.store.v3_update(project, issue, description)
-    return _not_found() if row is None else _json(_issue(row, labels))
+    return _not_found() if row is None else json_response(_issue(row, labels))
 
 
 async def _accept(request: Request) -> Response:
-    store, project, merge_request = request.app.state.store, int(request.path_params["project"]), int(request.path_params["merge_request"])
-    found = await store.heads(project, merge_request)
-    if found is None:
-        return _json({"message": "405 Method Not Allowed"}, 405)
-    merge = await asyncio.to_thread(create_merge_commit, project, *found)
-    if await store.accept(project, merge_request, 1, merge) is None:
-        return _json({"message": "409 Conflict"}, 409)
-    await asyncio.to_thread(move_branch, project, merge)
-    return _json(_merge_request(*await store.v3_merge_request(merge_request)))
+    row = await accept(request)
+    if isinstance(row, Response):
+        return row
+    return json_response(_merge_request(*await request.app.state.store.v3_merge_request(row[0])))
 
 
 def create_app(database_url: str | None = None) -> Starlette:
     """The application; without a URL it takes the one of PEER_DATABASE_URL."""
     url = database_url or os.environ[DATABASE_URL_VARIABLE]
     store = SqliteV3(url) if url.startswith("sqlite") else PostgresqlV3(url)
-
-    @asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        await store.open()
-        yield
-        await store.close()
-
     routes = [
         Route(f"{V3}/projects/{{project}}/issues", _issues, methods=["GET"]),
         Route(f"{V3}/projects/{{project}}/issues", _create, methods=["POST"]),
@@ -194,6 +175,4 @@ def create_app(database_url: str | None = None) -> Starlette:
         Route(f"{V3}/projects/{{project}}/issues/{{issue}}/notes", _post, methods=["POST"]),
         Route(f"{V3}/projects/{{project}}/merge_requests/{{merge_request}}/merge", _accept, methods=["PUT"]),
     ]
-    app = Starlette(routes=routes, lifespan=lifespan)
-    app.state.store = store
-    return app
+    return serve_store(store, routes)

@@ -4,7 +4,6 @@ One operation is one transaction; `graph/fields/mutations.py` commits a mutation
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -255,13 +254,11 @@ class Graph:
         plan, values = found
         failed_context.loaders.clear()
         async with session_for(self.services.database, writing=False, budget=TextBudget(MAX_ANSWER_BYTES)) as session:
-            context = replace(failed_context, session=session, loaders={}, files={}, arguments={}, policy_projects={})
-            try:
-                return await self._result_of_plan(await plan.run(context, values), prepared, context)
-            except (OperationError, GraphQLError, PlanBailout, TextLimitExceeded):
-                return None
-            finally:
-                context.loaders.clear()
+            with failed_context.in_session(session, files={}, arguments={}, policy_projects={}) as context:
+                try:
+                    return await self._result_of_plan(await plan.run(context, values), prepared, context)
+                except (OperationError, GraphQLError, PlanBailout, TextLimitExceeded):
+                    return None
 
     async def _run_mutation(
         self,

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -116,14 +115,10 @@ class TransactionSteps:
         context = self._context
         async with context.services.database.write_session() as session:
             session.may_repeat = may_repeat
-            step_context = replace(context, session=session, loaders={}, on_commit=[], after_commit=[], undo=[])
-            try:
+            with context.in_session(session, on_commit=[], after_commit=[], undo=[]) as step_context:
                 result = await work(step_context)
                 await commit_and_notify(step_context)
-            finally:
-                # Loaders refer to the context: kept in it, they would leave both to the garbage collector.
-                step_context.loaders.clear()
-            return result
+                return result
 
 
 async def steps(context: Context) -> TransactionSteps:

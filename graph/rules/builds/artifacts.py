@@ -10,7 +10,6 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 import orjson
 
@@ -223,18 +222,13 @@ def offer_download(context: Context, artifact: tables.Artifact) -> str:
     return handle
 
 
-def artifact_loader(context: Context) -> Any:
-    """The loader of artifacts by build id."""
+async def load_artifacts(context: Context, build_ids: Sequence[int]) -> list[tables.Artifact | None]:
+    """The artifacts of builds; one statement for all builds of a level."""
 
     async def fetch(ids: list[int]) -> dict[int, tables.Artifact]:
         return {row.build_id: row for (row,) in await context.tuples(artifacts.OF_BUILDS, build_ids=ids)}
 
-    return context.loader("artifacts of builds", fetch)
-
-
-async def load_artifacts(context: Context, build_ids: Sequence[int]) -> list[tables.Artifact | None]:
-    """The artifacts of builds; one statement for all builds of a level."""
-    found = await artifact_loader(context).get_many(build_ids)
+    found = await context.loader("artifacts of builds", fetch).get_many(build_ids)
     return [found[key] for key in build_ids]
 
 

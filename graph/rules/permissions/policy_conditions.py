@@ -3,7 +3,7 @@
 They follow the table of `policy.py`. `sql_policy.py` has those of statements that are compiled once for all viewers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, or_
@@ -25,7 +25,7 @@ _conditions: LruCache[tuple[Action | None, int, bool], list[Any]] = LruCache(VIE
 
 def visible_project_conditions(context: Context) -> list[Any]:
     """SQL conditions on `Project` for lists that span projects."""
-    return [] if context.viewer.admin else _find_conditions(context, None, lambda: [access_conditions.visible_projects(context.viewer.id)])
+    return [] if context.viewer.admin else _find_conditions(context, None)
 
 
 def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
@@ -33,15 +33,18 @@ def allowed_project_conditions(context: Context, action: Action) -> list[Any]:
 
     The action must be open to non-members, and allowed in archived projects.
     """
+    return _find_conditions(context, action)
+
+
+def _find_conditions(context: Context, action: Action | None) -> list[Any]:
     viewer = context.viewer
-    return _find_conditions(context, action, lambda: conditions_of_viewer(action, viewer.id, is_admin=viewer.admin))
-
-
-def _find_conditions(context: Context, action: Action | None, build: Callable[[], list[Any]]) -> list[Any]:
-    key = action, context.viewer.id, context.viewer.admin
+    key = action, viewer.id, viewer.admin
     found = _conditions.get(key)
     if found is None:
-        found = build()
+        if action is None:
+            found = [access_conditions.visible_projects(viewer.id)]
+        else:
+            found = conditions_of_viewer(action, viewer.id, is_admin=viewer.admin)
         _conditions.put(key, found)
     return list(found)
 

@@ -59,7 +59,7 @@ class BuildArtifactFields:
     )
     async def artifact(self, info: Info) -> Artifact | None:
         row: Any = self
-        return await artifacts.artifact_loader(info.context).get(row.id)  # type: ignore[no-any-return]
+        return (await artifacts.load_artifacts(info.context, [row.id]))[0]  # type: ignore[return-value]
 
 
 @strawberry.type
