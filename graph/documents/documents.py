@@ -107,7 +107,7 @@ def make_prepared_operation(document: DocumentNode, operation: OperationDefiniti
     return PreparedOperation(name, document, operation.operation.value, root_field, facts, is_ad_hoc=is_ad_hoc)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ParsedOperation:
     """A client's operation, parsed and measured."""
 

@@ -40,6 +40,7 @@ from graph.http import sse, websocket
 from graph.http.bodies import read_body
 from graph.http.content_negotiation import PLAIN_JSON, RESPONSE_JSON, is_json, negotiate
 from graph.http.json_pieces import dump_json
+from graph.http.known_requests import KnownRequests
 from graph.http.requests import (
     GraphqlRequest,
     GraphqlRequestError,
@@ -58,6 +59,7 @@ from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.disconnects import RECEIVE
 from graph.operations.execution import Graph
+from graph.operations.query_checks import QueryChecks
 from graph.operations.results import OperationResult
 
 METHODS = "GET, POST, OPTIONS"
@@ -85,6 +87,8 @@ class GraphqlResponse:
 def make_graphql_app(graph: Graph) -> ASGIApp:
     """Returns the endpoint as an ASGI app, which can be mounted at any path."""
 
+    known_requests = KnownRequests()
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":
             await websocket.serve_websocket(graph, scope, receive, send)
@@ -94,17 +98,17 @@ def make_graphql_app(graph: Graph) -> ASGIApp:
         if scope["method"] == "OPTIONS":
             await _send(send, 204, b"", {"allow": METHODS})
             return
-        await _answer(graph, scope, receive, send, request_id)
+        await _answer(graph, known_requests, scope, receive, send, request_id)
 
     return app
 
 
-async def _answer(graph: Graph, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+async def _answer(graph: Graph, known_requests: KnownRequests, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
     """Runs the operation of a request, and sends its response, or that of what is wrong with the request. Raises ClientDisconnect."""
     headers = headers_of(scope)
     media_type, accepts_stream = negotiate(headers.get("accept"))
     try:
-        request = resolve_document(graph, await _read_request(scope, receive, headers))
+        body, request = await _read_request(graph, known_requests, scope, receive, headers)
         if media_type is None:
             raise GraphqlRequestError(406, f"`Accept` must allow {RESPONSE_JSON}, {PLAIN_JSON} or {EVENT_STREAM}.")
         media_type, is_subscription = await _choose_representation(
@@ -120,6 +124,8 @@ async def _answer(graph: Graph, scope: Scope, receive: Receive, send: Send, requ
             raise GraphqlRequestError(406, result.errors[0].message)
         if result.viewer_id is not None:
             scope["state"]["user_id"] = result.viewer_id
+        if body is not None and request.checks is not None and request.checks.is_complete:
+            known_requests.keep(body, request)
         if not result.errors and not wants_stream:
             await _send_data(send, result, media_type)
             return
@@ -177,7 +183,7 @@ async def _run(
 ) -> OperationResult | SubscriptionStream:
     query, variables, name, credential = request.query, request.variables, request.operation_name, credential_of(headers)
     if not stream:
-        return await graph.run_document(query, variables, name, credential, request_id=request_id)
+        return await graph.run_document(query, variables, name, credential, request_id=request_id, checks=request.checks)
     return await subscribe(
         graph, query, variables, name, credential, request_id=request_id, after=sse.parse_last_event_id(headers.get("last-event-id"))
     )
@@ -204,9 +210,12 @@ async def _send(send: Send, status: int, body: bytes, headers: Mapping[str, str]
 # Requests
 
 
-async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, str]) -> GraphqlRequest:
+async def _read_request(
+    graph: Graph, known_requests: KnownRequests, scope: Scope, receive: Receive, headers: Mapping[str, str]
+) -> tuple[bytes | None, GraphqlRequest]:
+    """The request, and its body if it is not one of the known requests yet."""
     if scope["method"] == "GET":
-        return parse_url_request(scope["query_string"])
+        return None, resolve_document(graph, parse_url_request(scope["query_string"]))
     if scope["method"] != "POST":
         raise GraphqlRequestError(405, "Send operations with POST; queries can also be sent with GET.", allow=METHODS)
     body = await read_body(receive, headers.get("content-length"), limits.MAX_BODY_BYTES, body_too_large_error)
@@ -217,7 +226,12 @@ async def _read_request(scope: Scope, receive: Receive, headers: Mapping[str, st
         raise GraphqlRequestError(415, f"Send the operation as {PLAIN_JSON} in UTF-8.", accept_post=PLAIN_JSON)
     if headers.get("content-encoding", "identity").lower() != "identity":
         raise GraphqlRequestError(415, "Send the body without a content encoding.", accept_encoding="identity")
-    return parse_request(parse_json(body, "The body"))
+    known = known_requests.find(body)
+    if known is not None:
+        return None, known
+    request = resolve_document(graph, parse_request(parse_json(body, "The body")))
+    request.checks = QueryChecks()
+    return body, request
 
 
 # Responses

@@ -13,6 +13,7 @@ from graph.documents.trusted_documents import ID_PATTERN, ID_PREFIX
 from graph.errors import Code
 from graph.operations import limits
 from graph.operations.execution import Graph
+from graph.operations.query_checks import QueryChecks
 
 MAX_PARAMETERS = 1_000
 
@@ -32,7 +33,8 @@ class GraphqlRequestError(Exception):
 class GraphqlRequest:
     """A parsed request. `query` is empty if the request has a `document_id`, until `resolve_document` has found the document.
 
-    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent.
+    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent. `checks` are those of a request that may be
+    kept (`graph/http/known_requests.py`); one that is kept is shared, and must not be changed.
     """
 
     query: str
@@ -40,6 +42,7 @@ class GraphqlRequest:
     operation_name: str | None
     document_id: str | None = None
     is_persisted_query: bool = False
+    checks: QueryChecks | None = None
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
@@ -174,7 +177,7 @@ def resolve_document(graph: Graph, request: GraphqlRequest) -> GraphqlRequest:
         return request
     source = graph.trusted_documents.text_of(request.document_id)
     if source is not None:
-        return replace(request, query=source)
+        return replace(request, query=source, document_id=None)
     if request.is_persisted_query:
         raise GraphqlRequestError(200, "PersistedQueryNotSupported", Code.PERSISTED_QUERY_NOT_SUPPORTED)
     if not graph.trusted_documents:

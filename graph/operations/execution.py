@@ -28,6 +28,7 @@ from graph.operations.callers import Caller, LocalAdmin, authenticate_caller, is
 from graph.operations.deadlines import Deadline, Deadlines
 from graph.operations.executor import execute_document
 from graph.operations.limits import MAX_ANSWER_BYTES
+from graph.operations.query_checks import QueryChecks
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, OperationResult, make_error_entry, make_graphql_error_entry, to_operation_error
 from graph.operations.transaction import close_session, session_for, undo_effects
@@ -96,16 +97,20 @@ class Graph:
         *,
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+        checks: QueryChecks | None = None,
     ) -> OperationResult:
         """Runs a client's document within the limits.
 
-        `seconds` differs only for callers in this process, such as commands that import a long history; None: no time limit.
+        `seconds` differs only for callers in this process, such as commands that import a long history; None: no time limit. `checks` are
+        those of the same query with the same variables; they are completed by it.
         """
         variable_values = variables or {}
-        allowed = await self.check_document(query, variable_values, operation_name, credential, request_id=request_id, seconds=seconds)
+        allowed = await self.check_document(
+            query, variable_values, operation_name, credential, request_id=request_id, seconds=seconds, checks=checks
+        )
         if isinstance(allowed, list):
             return OperationResult(None, allowed)
-        return await self._run_in_time(allowed.prepared, variable_values, credential, request_id, seconds, allowed.quote)
+        return await self._run_in_time(allowed.prepared, variable_values, credential, request_id, seconds, allowed.quote, checks)
 
     def receive_upload(self) -> PartialFile:
         """Creates a file for an upload, whose ticket is then passed to an operation. The caller discards it if no operation stores it."""
@@ -128,15 +133,22 @@ class Graph:
         *,
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+        checks: QueryChecks | None = None,
     ) -> AllowedOperation | list[ErrorEntry]:
         """Returns the operation of a document if the schema and the limits allow it, otherwise the errors.
 
         For an anonymous caller a document that needs a viewer is not validated, so the errors reveal nothing about it.
         """
+        checked: AllowedOperation | list[ErrorEntry] | None = None
         parsed = self._documents.find(query, operation_name)
-        checked = parsed.check_limits(variables, request_id) if isinstance(parsed, ParsedOperation) else None
-        if isinstance(checked, AllowedOperation):
-            return checked
+        if isinstance(parsed, ParsedOperation):
+            if checks is not None and checks.hold_for(parsed):
+                return AllowedOperation(parsed.prepared, parsed.quote_cost(checks.rows, variables))
+            checked = parsed.check_limits(variables, request_id)
+            if isinstance(checked, AllowedOperation):
+                if checks is not None:
+                    checks.begin(parsed, checked.quote.rows)
+                return checked
         parsed = await self._parse_for(query, operation_name, credential, parsed, request_id, seconds)
         return parsed if isinstance(parsed, list) else checked or parsed.check_limits(variables, request_id)
 
@@ -176,19 +188,20 @@ class Graph:
         request_id: str,
         seconds: float | None,
         quote: CostQuote | None = None,
+        checks: QueryChecks | None = None,
         *,
         unavailable_when_late: bool = False,
     ) -> OperationResult:
         if prepared.kind == "subscription":
             return OperationResult(None, [ErrorEntry(Code.BAD_REQUEST, SUBSCRIPTION_TRANSPORT_MESSAGE)], is_subscription=True)
-        if (variable_error := find_variable_error(variables)) is not None:
+        if (checks is None or not checks.is_complete) and (variable_error := find_variable_error(variables)) is not None:
             return OperationResult(None, [variable_error])
         deadline = self._deadlines.within(None if seconds is None else seconds + prepared.facts.extra_wait_seconds)
         operation_error: OperationError
         try:
             with deadline:
                 if prepared.kind == "query":
-                    return await self._run_query(prepared, variables, credential, request_id, quote)
+                    return await self._run_query(prepared, variables, credential, request_id, quote, checks)
                 result = await self._run_mutation(prepared, variables, credential, request_id, quote, deadline)
                 if deadline.has_committed and unavailable_when_late and result.would_be_retried():
                     raise ResultUnreadable("could not be read")
@@ -212,6 +225,7 @@ class Graph:
         credential: str | LocalAdmin | None,
         request_id: str,
         quote: CostQuote | None,
+        checks: QueryChecks | None,
     ) -> OperationResult:
         database = self.services.database
         caller = await authenticate_caller(self.services, credential, prepared, quote)
@@ -219,7 +233,7 @@ class Graph:
         async with session_for(database, writing=False, budget=budget) as session:
             context = self._make_context(session, caller, request_id, quote)
             try:
-                found = self._find_plan(prepared, variables)
+                found = self._find_plan(prepared, variables, checks)
                 if found is None:
                     result = await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
                     if not budget.is_exceeded or (found := self._find_plan(prepared, variables)) is None:
@@ -305,10 +319,21 @@ class Graph:
         """Compiles the plan that the operation has with these variables, if it has one, without running it."""
         self._find_plan(prepared, variables)
 
-    def _find_plan(self, prepared: PreparedOperation, variables: dict[str, Any]) -> tuple[OperationPlan, Any] | None:
+    def _find_plan(
+        self, prepared: PreparedOperation, variables: dict[str, Any], checks: QueryChecks | None = None
+    ) -> tuple[OperationPlan, Any] | None:
+        """The plan of the operation, and the values of its variables, with which it completes the checks; None without a plan."""
         plans = plan_cache_of(prepared) if self.planner else None
+        if plans is None:
+            return None
         services = self.services
-        return plans.find(variables, services.database.engine_dialect, services.static_settings) if plans is not None else None
+        dialect, settings = services.database.engine_dialect, services.static_settings
+        if checks is None:
+            return plans.find(variables, dialect, settings)
+        found = plans.find(variables, dialect, settings, checks.values)
+        if found is not None:
+            checks.values = found[1]
+        return found
 
     def _make_context(
         self,

@@ -45,15 +45,19 @@ class PlanCache:
         hash(self.cache_key)  # A reference that was not hashed before its object was freed has no hash.
         self._variables: OperationVariables | Literal[False] | None = None
 
-    def find(self, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings) -> tuple[OperationPlan, Any] | None:
-        """The plan for these variables, and the coerced variables; None: graphql-core executes the operation."""
+    def find(
+        self, variables: Mapping[str, Any], dialect: Dialect, settings: StaticSettings, values: VariableValues | None = None
+    ) -> tuple[OperationPlan, Any] | None:
+        """The plan for these variables, and the coerced variables; None: graphql-core executes the operation.
+
+        `values` are the coerced variables, if an earlier call with the same ones has returned them.
+        """
         is_ad_hoc = self._prepared.is_ad_hoc
         if is_ad_hoc:
             self._run_count += 1
             if self._run_count < MIN_RUNS_TO_PLAN:
                 return None
-        values = self.coerce(variables)
-        if values is None:
+        if values is None and (values := self.coerce(variables)) is None:
             return None
         directive_values = self.directive_values(values)
         key = (dialect.name, settings, *directive_values.values())

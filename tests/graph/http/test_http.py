@@ -31,7 +31,14 @@ class StubGraph:
     calls: list[tuple[Any, ...]] = field(default_factory=list)
 
     async def run_document(
-        self, query: str, variables: dict[str, Any], operation_name: str | None, credential: str | None, *, request_id: str
+        self,
+        query: str,
+        variables: dict[str, Any],
+        operation_name: str | None,
+        credential: str | None,
+        *,
+        request_id: str,
+        checks: Any = None,
     ) -> OperationResult:
         self.calls.append((query, variables, operation_name, credential))
         if isinstance(self.result, Exception):

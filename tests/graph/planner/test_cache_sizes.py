@@ -1,6 +1,7 @@
 """The sizes that caches report are within a factor of two of the memory that they use."""
 
 import gc
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from sqlmodel import col
 
 from graph.documents.document_cache import BYTES_PER_CHARACTER
 from graph.documents.documents import DocumentStore
+from graph.http.known_requests import KNOWN_REQUESTS, request_size
+from graph.http.requests import parse_json, parse_request
 from graph.operations.execution import Graph
+from graph.operations.query_checks import QueryChecks
 from graph.operations.token_cache import TokenCache
 from graph.planner import cache
 from graph.planner.coerce.arguments import ARGUMENT_CACHE_BOUNDS, value_size
@@ -146,6 +150,25 @@ class TestStatements:
         before = plans._selects.bytes
         true, _ = await measure_bytes(lambda: bind(range(20, 120)))
         assert_close("statements", plans._selects.bytes - before, true)
+
+    async def test_requests(self, make: DataFactory) -> None:
+        """The body, the text in it, and the variables, with what was found out about them."""
+        query = "query Titles($path: String!) { project(path: $path) { issues(first: 20) { nodes { title description } } } }"
+        graph, token = Graph(make.services), token_of(await make.user())
+        bodies = [json.dumps({"query": query, "variables": {"path": str(number)}}).encode() for number in range(1, 200)]
+        cache: LruCache[Any, Any] = LruCache(KNOWN_REQUESTS, request_size)
+
+        async def ask(bodies: list[bytes]) -> None:
+            for body in bodies:
+                request = parse_request(parse_json(body, "The body"))
+                request.checks = QueryChecks()
+                await graph.run_document(request.query, request.variables, None, token, request_id="size", checks=request.checks)
+                cache.put(bytes(bytearray(body)), request)
+
+        await ask(bodies[:10])
+        before = cache.bytes
+        true, _ = await measure_bytes(lambda: ask(bodies[10:]))
+        assert_close("requests", cache.bytes - before, true)
 
     async def test_argument_values(self) -> None:
         """Of filters with a list and a word, by the values of their variables."""
