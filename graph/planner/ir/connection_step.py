@@ -1,6 +1,8 @@
 """Pages of declared connections, and what is selected of them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from graph.fields.declarations import ToMany
@@ -100,9 +102,9 @@ class ConnectionStep(BatchNode):
         """The attribute of the parents that their rows refer to."""
         return self.declared.key_attribute
 
-    def parent_key(self, parent: Any) -> Any:
-        """What the rows of an object refer to; None for the list of all rows."""
-        return None if self.declared.listing.parent is None else getattr(parent, self.key_attribute)
+    def parent_keys(self, parents: Sequence[Any]) -> list[Any]:
+        """What the rows of these objects refer to; None for the list of all rows."""
+        return [None] * len(parents) if self.declared.listing.parent is None else list(map(attrgetter(self.key_attribute), parents))
 
     @property
     def checks_policy(self) -> bool:

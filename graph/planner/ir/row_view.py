@@ -54,7 +54,7 @@ class RowObjects:
 
     row: type
     attributes: Mapping[str, ValueOrigin]
-    make: Callable[[DriverRow], Any] = field(init=False, repr=False)
+    make: Callable[[Sequence[DriverRow]], list[Any]] = field(init=False, repr=False)
     """Generated."""
 
 

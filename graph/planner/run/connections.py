@@ -27,7 +27,7 @@ async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Seque
         objects, answers = await _filter_allowed(node, run, arguments, objects, answers)
         if not objects:
             return
-        parents = [node.parent_key(each) for each in objects]
+        parents = node.parent_keys(objects)
         distinct = list(dict.fromkeys(parents))
         window = make_window(arguments)
         statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)

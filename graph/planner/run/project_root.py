@@ -53,7 +53,7 @@ async def _execute_project_root(node: ProjectRoot, run: PlanRun, objects: Sequen
         for answer in answers:
             answer[node.key] = {selection.steps[0].key: cached.found.value}
         return
-    project = node.projects.make(found)
+    (project,) = node.projects.make((found,))
     prime_project(context, project, found[node.column_count : node.column_count + LEVEL_COLUMNS], key if node.has_all_columns else None)
     if not await can_see_project(context, project):
         run.report(node.position, NotFound("Project"))

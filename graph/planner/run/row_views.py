@@ -32,8 +32,7 @@ def _begin_view(view: RowView, run: PlanRun, rows: Sequence[DriverRow], work: Pe
         return answers
     objects: Sequence[Any] = rows
     if view.objects is not None:
-        make = view.objects.make
-        objects = [make(each) for each in rows]
+        objects = view.objects.make(rows)
         if view.has_full_rows:
             offer = run.context.rows_by_id(view.objects.row).prime_if_absent
             for each in objects:
@@ -60,5 +59,5 @@ def _begin_related(
                 raise PlanBailout
             absent.append((row, answer))
     if absent and part.fallback is not None and part.fallback_objects is not None:
-        objects = [part.fallback_objects.make(row) for row, _ in absent]
+        objects = part.fallback_objects.make([row for row, _ in absent])
         work.coroutines.append(execute_node(part.fallback, run, objects, [answer for _, answer in absent]))

@@ -88,11 +88,13 @@ def prime_project(
 
     With `key`, by which the project was looked up, the row is complete; without it, the row has only the columns that the policy reads.
     """
-    project_level_loader(context).prime(project.id, max(level or 0 for level in levels))
+    project_id = project.id
+    # Not a generator: it would take as long as the rest.
+    project_level_loader(context).prime(project_id, max([level or 0 for level in levels]))
     if key is None:
-        context.policy_projects[project.id] = project
+        context.policy_projects[project_id] = project
     else:
-        context.rows_by_id(tables.Project).prime(project.id, project)
+        context.rows_by_id(tables.Project).prime(project_id, project)
         context.loader(PROJECTS_LOADER, partial(load_projects, context)).prime(key, project)
 
 

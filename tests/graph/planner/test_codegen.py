@@ -161,6 +161,11 @@ def test_columns_of_values_are_checked(name: str, good: list[Any], answers: list
 def test_objects_of_rows() -> None:
     with generated_sources() as sources:
         make = compile_object_maker(RowObjects(tables.Label, {"id": ([0], None), "title": ([2], str.upper)}))
-    assert sources == ["lambda r: {'id': r[0], 'title': v0(r[2])}"]
-    label = make((7, None, "bug"))
-    assert (label.id, label.title) == (7, "BUG")
+    (source,) = sources
+    assert "o.__dict__.update({'id': r[0], 'title': v0(r[2])})" in source
+    labels = make(((7, None, "bug"), (8, None, "docs")))
+    assert [(type(label), vars(label)) for label in labels] == [
+        (tables.Label, {"id": 7, "title": "BUG"}),
+        (tables.Label, {"id": 8, "title": "DOCS"}),
+    ]
+    assert make(()) == []
