@@ -231,7 +231,8 @@ class SortedBy:
         self.order = {value: position for position, value in enumerate(order)}
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
-        return sorted(value, key=lambda entry: self.order[entry[self.key]])
+        key, order = self.key, self.order
+        return sorted(value, key=lambda entry: order[entry[key]])
 
     def transform_schema(self, schema: Schema) -> Schema:
         return schema

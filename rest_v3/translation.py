@@ -100,7 +100,7 @@ class RecordingGraph:
         self.prepared: Any = None
         self.calls: list[tuple[str, dict[str, Any]]] = []
 
-    async def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Any:
+    async def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str, checks: Any = None) -> Any:
         self.calls.append((prepared.name, dict(variables)))
         if prepared.name == self.operation:
             self.prepared = prepared

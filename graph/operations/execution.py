@@ -78,9 +78,13 @@ class Graph:
         *,
         request_id: str,
         seconds: float | None = OPERATION_TIMEOUT_SECONDS,
+        checks: QueryChecks | None = None,
     ) -> OperationResult:
-        """Runs a prepared operation, without cost limits but with permission checks. `seconds` None: no time limit."""
-        return await self._run_in_time(prepared, variables, credential, request_id, seconds, unavailable_when_late=True)
+        """Runs a prepared operation, without cost limits but with permission checks. `seconds` None: no time limit.
+
+        `checks` are those of the same operation with the same variables, which are kept with it and must not be changed.
+        """
+        return await self._run_in_time(prepared, variables, credential, request_id, seconds, checks=checks, unavailable_when_late=True)
 
     async def run_as_admin(
         self, admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any], *, seconds: float | None = None
@@ -102,7 +106,7 @@ class Graph:
         """Runs a client's document within the limits.
 
         `seconds` differs only for callers in this process, such as commands that import a long history; None: no time limit. `checks` are
-        those of the same query with the same variables; they are completed by it.
+        those of the same query with the same variables, which are kept with it and must not be changed.
         """
         variable_values = variables or {}
         allowed = await self.check_document(

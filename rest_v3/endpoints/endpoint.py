@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from graph.http.json_pieces import dump_json
+from graph.operations.query_checks import QueryChecks
 from rest_v3 import pagination, reshape
 from rest_v3.endpoints.messages import RestRequest, RestResponse
 from rest_v3.errors import (
@@ -54,7 +55,9 @@ class IncomingFile(Protocol):
 class GraphExecutor(Protocol):
     """The interface of graph.operations.execution.Graph that endpoints use."""
 
-    def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> Awaitable[Any]: ...
+    def run(
+        self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str, checks: QueryChecks | None = None
+    ) -> Awaitable[Any]: ...
     def receive_upload(self) -> IncomingFile: ...
 
 
@@ -105,7 +108,7 @@ class Endpoint:
     async def handle(self, request: RestRequest) -> RestResponse | None:
         """The response; None when the client disconnected before the request was read."""
         if request.method in ("GET", "HEAD") and (known := self._parameter_cache.get(request.path_values, request.query)) is not None:
-            return await self._respond_value(request, known.sent, {**known.variables}, self.credential_of(request, {}))
+            return await self._respond_value(request, known.sent, {**known.variables}, self.credential_of(request, {}), known.checks)
         malformed: ErrorResponse | None = None
         sent: dict[str, Any] = {}
         if request.query:
@@ -135,18 +138,25 @@ class Endpoint:
         # A route that always refuses has nothing to say about what it was sent.
         if malformed is not None and self.route.rejection_status is None:
             return self._respond_error(await self._check_guard(request, variables, credential) or malformed)
+        checks: QueryChecks | None = None
         if request.method in ("GET", "HEAD") and not has_credential:
-            self._parameter_cache.put(request.path_values, request.query, RequestParameters(sent, {**variables}))
-        return await self._respond_value(request, sent, variables, credential)
+            checks = QueryChecks()
+            self._parameter_cache.put(request.path_values, request.query, RequestParameters(sent, {**variables}, checks))
+        return await self._respond_value(request, sent, variables, credential, checks)
 
     async def _respond_value(
-        self, request: RestRequest, sent: Mapping[str, Any], variables: dict[str, Any], credential: str | None
+        self,
+        request: RestRequest,
+        sent: Mapping[str, Any],
+        variables: dict[str, Any],
+        credential: str | None,
+        checks: QueryChecks | None,
     ) -> RestResponse:
         if self.route.rejection_status is not None:
             variables = {name: variables[name] for name in self.operation.variables}
         if self.is_paginated:
-            return await self._respond_list(request, sent, variables, credential)
-        return await self._respond_single(request, variables, credential)
+            return await self._respond_list(request, sent, variables, credential, checks)
+        return await self._respond_single(request, variables, credential, checks)
 
     async def _find_body_limit(self, request: RestRequest, sent: Mapping[str, Any]) -> int | ErrorResponse:
         """The maximum size of the body, or the error for a caller who may not send one of this size."""
@@ -164,8 +174,10 @@ class Endpoint:
         """The caller's credential, or None. Removes its parameter from the sent values."""
         return read_credential(request.headers, sent.pop(self.token_name, None))
 
-    async def _respond_single(self, request: RestRequest, variables: dict[str, Any], credential: str | None) -> RestResponse:
-        result = await self._run(request, self.operation, variables, credential)
+    async def _respond_single(
+        self, request: RestRequest, variables: dict[str, Any], credential: str | None, checks: QueryChecks | None = None
+    ) -> RestResponse:
+        result = await self._run(request, self.operation, variables, credential, checks)
         error = self._result_reader.error_of(result)
         if error is not None:
             # A route may return 200 for an unknown number, but a malformed id is always not found.
@@ -243,22 +255,35 @@ class Endpoint:
         guard_variables = {name: variables[name] for name in guard.operation.variables if name in variables}
         return await self._run(request, guard.operation, guard_variables, credential)
 
-    async def _run(self, request: RestRequest, operation: RouteOperation, variables: dict[str, Any], credential: str | None) -> Any:
-        result = await self._graph.run(operation.prepared, variables, credential, request_id=request.request_id)
+    async def _run(
+        self,
+        request: RestRequest,
+        operation: RouteOperation,
+        variables: dict[str, Any],
+        credential: str | None,
+        checks: QueryChecks | None = None,
+    ) -> Any:
+        result = await self._graph.run(operation.prepared, variables, credential, request_id=request.request_id, checks=checks)
         if result.viewer_id is not None:
             request.state["user_id"] = result.viewer_id
         return result
 
     async def _respond_list(
-        self, request: RestRequest, sent: Mapping[str, Any], variables: dict[str, Any], credential: str | None
+        self,
+        request: RestRequest,
+        sent: Mapping[str, Any],
+        variables: dict[str, Any],
+        credential: str | None,
+        checks: QueryChecks | None,
     ) -> RestResponse:
         is_unpaged = self.route.is_unpaged
         page = pagination.PageRequest(1, MAX_INT) if is_unpaged else pagination.read_page_request(sent, self.route.page_rules)
         nodes: list[Any] = []
         while True:
             size = min(page.size - len(nodes), self._batch_rows)
-            variables["first"], variables["offset"] = size, min(page.offset + len(nodes), MAX_INT)
-            result = await self._run(request, self.operation, variables, credential)
+            # Not in `variables`, because the checks of the first batch keep its own.
+            batch = {**variables, "first": size, "offset": min(page.offset + len(nodes), MAX_INT)}
+            result = await self._run(request, self.operation, batch, credential, None if nodes else checks)
             error = self._result_reader.error_of(result)
             if error is not None:
                 return self._respond_error(error)

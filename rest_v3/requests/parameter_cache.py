@@ -4,12 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from graph.caches import CacheBounds, LruCache
+from graph.operations.query_checks import QueryChecks
 
 PARAMETER_CACHE_BOUNDS = CacheBounds("v3 parameters", max_entries=2_000, max_bytes=4 * 2**20)
 MAX_QUERY_BYTES = 512
 """A longer query string is parsed each time."""
 
-_ENTRY_BYTES, _CHARACTER_BYTES = 800, 6
+_ENTRY_BYTES, _CHARACTER_BYTES = 1_300, 6
 """The estimated size of an entry with short strings, and of each further character of its key, which its values repeat."""
 
 _Key = tuple[object, tuple[str, ...], bytes]
@@ -17,10 +18,14 @@ _Key = tuple[object, tuple[str, ...], bytes]
 
 
 class RequestParameters(NamedTuple):
-    """The values that a request sent, by name, and the variables of the operation. Nobody changes them."""
+    """The values that a request sent, by name, and the variables of the operation. Nobody changes them.
+
+    `checks` are those of the operation with these variables, and with those of the page for a list.
+    """
 
     sent: Mapping[str, Any]
     variables: Mapping[str, Any]
+    checks: QueryChecks
 
 
 class ParameterCache:

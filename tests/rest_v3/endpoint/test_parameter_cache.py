@@ -1,7 +1,12 @@
 """The variables of requests that read are made once for each address, without credentials and errors."""
 
+import gc
+
 import pytest
 
+from graph.operations.query_checks import QueryChecks
+from graph.planner.coerce.arguments import VariableValues
+from rest_v3 import pagination
 from rest_v3.endpoints.endpoint import Endpoint
 from rest_v3.requests import parameter_cache
 from rest_v3.requests.parameter_cache import MAX_QUERY_BYTES, ParameterCache, RequestParameters
@@ -44,6 +49,23 @@ async def test_an_address_is_read_once(api: Api, make: DataFactory, queries: lis
     assert [issue["iid"] for issue in second.json()] == [1]
 
 
+async def test_the_pages_of_a_list_and_its_batches_have_their_own_values(
+    api: Api, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is known of an address is that of its first batch."""
+    project = await make.project(owner=(owner := await make.user()))
+    rows = [await make.issue(project) for _ in range(7)]
+    monkeypatch.setattr(pagination, "read_page_request", lambda sent, rules: pagination.PageRequest(int(sent.get("page", 1)), 5))
+    endpoints = [each for each in gc.get_objects() if isinstance(each, Endpoint) and each.route.path == "/projects/:id/issues"]
+    for endpoint in endpoints:
+        monkeypatch.setattr(endpoint, "_batch_rows", 2)
+    newest_first = [row.iid for row in reversed(rows)]
+    for _ in range(3):
+        for page, iids in ((1, newest_first[:5]), (2, newest_first[5:])):
+            response = await api.get(f"/projects/{project.id}/issues", owner, page=page)
+            assert [issue["iid"] for issue in response.json()] == iids
+
+
 async def test_credentials_and_errors_are_not_cached(api: Api, make: DataFactory, queries: list[str]) -> None:
     project = await make.project(owner=(owner := await make.user()))
     path = f"/projects/{project.id}/issues"
@@ -64,6 +86,8 @@ def test_the_estimate_is_within_a_factor_of_two() -> None:
             sent = {"state": f"opened{number}", "per_page": str(number + 1000), "order_by": f"created_at{number}"}
             variables = {"id": str(10_000 + number), **sent, "first": number + 1000, "offset": 0}
             query = "&".join(f"{name}={value}" for name, value in sent.items()).encode()
-            cache.put([variables["id"]], query, RequestParameters(sent, variables))
+            checks = QueryChecks()
+            checks.values = VariableValues([], {**variables}, {**variables})
+            cache.put([variables["id"]], query, RequestParameters(sent, variables, checks))
     assert len(entries) == 200
     assert measured.bytes / 2 < entries.bytes < measured.bytes * 2

@@ -310,7 +310,9 @@ class FakeGraph:
         self.credentials: list[str | None] = []
         self.inputs: list[dict[str, Any]] = []
 
-    async def run(self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str) -> FakeResult:
+    async def run(
+        self, prepared: Any, variables: dict[str, Any], credential: str | None, *, request_id: str, checks: Any = None
+    ) -> FakeResult:
         assert request_id
         self.operations_run.append((prepared.name, dict(variables)))
         self.credentials.append(credential)
