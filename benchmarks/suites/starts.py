@@ -186,7 +186,8 @@ def render_report(found: dict[str, Any]) -> str:
     lines = [["", "measured", "goal", "goal met"]]
     for row in found["results"]:
         ratios = {name: first / row["warm"][name] for name, first in row["first"].items()}
-        worst = max(ratios, key=lambda name: ratios[name])
+        # Of those that miss the goal, if any does: others are too fast for the ratio to count.
+        worst = max(row["slow_dashboards"] or ratios, key=lambda name: ratios[name])
         shown = f"{row['first'][worst]:.1f} ms, warm {row['warm'][worst]:.1f} ms ({worst})"
         cells = {
             "version": ("forgefront --version", f"{row['version']:.2f} s", f"{MAX_VERSION_SECONDS} s"),

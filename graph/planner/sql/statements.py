@@ -7,8 +7,8 @@ from weakref import finalize
 
 from storage.caches import CacheBounds, LruCache
 
-PLAN_STATEMENT_CACHE_BOUNDS = CacheBounds("plan statements", max_entries=1_000, max_bytes=2 * 2**20)
-"""For all plans together: the variants of a page contain the values of its filter."""
+PLAN_STATEMENT_CACHE_BOUNDS = CacheBounds("plan statements", max_entries=1_000, max_bytes=4 * 2**20)
+"""For all plans together: the variants of a page contain the values of its filter. What runs once after the start takes 2 MiB of it."""
 
 NodeId = int
 Variant = tuple[Any, ...]

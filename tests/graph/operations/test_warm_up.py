@@ -12,8 +12,11 @@ from graph.documents.documents import prepare
 from graph.operations import sample_rows, warm_up
 from graph.operations.execution import Graph
 from graph.planner.cache import PlanCache
+from storage.database.statements.statement_cache import StatementCache
+from storage.secrets import digest_token
 from storage.tables import CheckStatus
-from tests.make import DataFactory
+from storage.tables.accounts.users import USER_BY_TOKEN
+from tests.make import DataFactory, token_of
 from tests.support.database.statements import requires_planner
 from tests.support.merge_requests import MergeRequestFactory
 
@@ -60,6 +63,18 @@ class TestWarmUp:
         # The project has neither a group nor a repository, and errors of arguments would have other messages.
         assert all("not found" in message for message in errors), errors
         assert any(result.data is not None and result.data.get("project") for result in results)
+
+    @requires_planner
+    async def test_compiles_the_statement_of_tokens(self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+        owner = await make.user()
+        await make.project(owner=owner)
+        services.database.statement_cache._constants.pop(id(USER_BY_TOKEN))
+        await warm_up.warm_up(Graph(services), [], [])
+        compiled: list[Any] = []
+        monkeypatch.setattr(StatementCache, "_read_compiled", lambda *arguments: compiled.append(arguments))
+        found = await services.token_cache.find(services.database, digest_token(token_of(owner)), services.clock())
+        assert found is not None and found.user.id == owner.id
+        assert compiled == []
 
     async def test_does_nothing_without_a_project(self, services: Services) -> None:
         assert await warm_up.warm_up(Graph(services), DASHBOARDS, []) == 0
