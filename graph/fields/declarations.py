@@ -16,6 +16,7 @@ from sqlalchemy import ColumnElement
 from graph.context import Context, StaticSettings
 from graph.fields.connection_pages import MAX_FIRST, Window
 from graph.fields.connections import OrderDirection
+from graph.fields.filter_values import cached_repr, shape_of
 from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.metadata import facts
 from graph.fields.row_sources import FromJoins, FromRelated, FromSql
@@ -107,9 +108,9 @@ class ToMany:
         return listing
 
     def filter_key(self, arguments: dict[str, Any]) -> tuple[str, ...]:
-        """Returns a key of the arguments that filter the listing."""
+        """Returns a key of the arguments that filter the listing, without the values that only bind parameters (`filter_values.py`)."""
         names = (*self.extra_conditions, *self.viewer_arguments)
-        return cached_repr(arguments.get("filter")), *(cached_repr(arguments[name]) for name in names)
+        return shape_of(arguments.get("filter")), *(cached_repr(arguments[name]) for name in names)
 
     async def require(self, context: Context, arguments: dict[str, Any], parents: Sequence[Any]) -> None:
         """Raises Forbidden unless the viewer is allowed to request this of the parents."""
@@ -126,17 +127,6 @@ def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[s
     if filter_input is None or not hasattr(filter_input, "bind_viewer"):
         return arguments
     return {**arguments, "filter": filter_input.bind_viewer(context)}
-
-
-def cached_repr(value: Any) -> str:
-    """Returns `repr(value)`, cached in an input object, because the same object is used for the same arguments."""
-    attributes = getattr(value, "__dict__", None)
-    if attributes is None:
-        return repr(value)
-    cached: str | None = attributes.get("cached_repr")
-    if cached is None:
-        cached = attributes["cached_repr"] = repr(value)
-    return cached
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import strawberry
 from sqlmodel import col
@@ -51,6 +51,9 @@ def _field_names(kind: type) -> tuple[str, ...]:
 class DateTimeRange:
     since: datetime | None = strawberry.field(description="Start of the range, inclusive.", default=None)
     until: datetime | None = strawberry.field(description="End of the range, exclusive.", default=None)
+
+    varying_attributes: ClassVar[tuple[str, ...]] = ("since", "until")
+    """See `graph/fields/filter_values.py`."""
 
     def conditions(self, column: Any) -> list[Any]:
         """SQL conditions that a timestamp column lies in the range."""

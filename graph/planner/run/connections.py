@@ -6,7 +6,8 @@ from typing import Any
 
 from graph.errors import OperationError
 from graph.fields.connection_pages import ConnectionPage, Window, make_page
-from graph.fields.declarations import bind_filter_to_viewer, cached_repr, make_window
+from graph.fields.declarations import bind_filter_to_viewer, make_window
+from graph.fields.filter_values import cached_repr, varying_values, with_distinct_values
 from graph.fields.keyset_listing import KeysetListing
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.ir.connection_step import ConnectionStep, CursorField, EdgesSelection, TotalCount
@@ -31,7 +32,7 @@ async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Seque
         distinct = list(dict.fromkeys(parents))
         window = make_window(arguments)
         statement = _find_statement(node, run, arguments, window, many=len(distinct) > 1)
-        values = _parameter_values(node, run, statement, window, distinct)
+        values = _parameter_values(node, run, statement, arguments, window, distinct)
     except OperationError as error:
         run.report(node.position, error)
         return
@@ -82,11 +83,13 @@ def join_page_to_project(node: ConnectionStep, run: PlanRun, subquery: ProjectSu
             return None
         id_index = statement.id_index
         found = [row for row in rows if row[id_index] is not None]
-        values = _parameter_values(node, run, statement, window, [project.id])
+        values = _parameter_values(node, run, statement, arguments, window, [project.id])
         (filled,) = await _serialize_level(node, run, await _read_level(node, run, statement, window, values, found, 1))
         return filled
 
-    return ProjectStatement(statement.page, _parameter_values(node, run, statement, window, None), statement.project_offset, build_result)
+    return ProjectStatement(
+        statement.page, _parameter_values(node, run, statement, arguments, window, None), statement.project_offset, build_result
+    )
 
 
 def page_statements(node: ConnectionStep, run: PlanRun, *, many: bool) -> list[tuple[CompiledStatement, dict[str, Any]]]:
@@ -94,7 +97,7 @@ def page_statements(node: ConnectionStep, run: PlanRun, *, many: bool) -> list[t
     arguments = _bind_arguments(node, run)
     window = make_window(arguments)
     statement = _find_statement(node, run, arguments, window, many=many)
-    values = _parameter_values(node, run, statement, window, None)
+    values = _parameter_values(node, run, statement, arguments, window, None)
     counts = [] if statement.count_statement is None or not many else [statement.count_statement]
     return [(each, values) for each in (statement.page, *counts)]
 
@@ -136,18 +139,30 @@ def _find_statement(
     )
 
     def compile_statement() -> PageStatement:
-        filtered = listing or declared.filtered_listing(arguments, viewer)
+        distinct, names_by_id = with_distinct_values(arguments.get("filter"))
+        filtered = declared.filtered_listing({**arguments, "filter": distinct}, viewer)
         needs = node.connected.needs
-        return compile_page(node.select_builder, node.parent_join, needs, filtered, window, many=many, subquery=subquery)
+        return compile_page(
+            node.select_builder, node.parent_join, needs, filtered, window, many=many, subquery=subquery, varying=names_by_id
+        )
 
     return run.statements.find(node.node_id, variant, compile_statement)
 
 
 def _parameter_values(
-    node: ConnectionStep, run: PlanRun, statement: PageStatement, window: Window, parents: list[Any] | None
+    node: ConnectionStep,
+    run: PlanRun,
+    statement: PageStatement,
+    arguments: dict[str, Any],
+    window: Window,
+    parents: list[Any] | None,
 ) -> dict[str, Any]:
     """The values of the statement's parameters; `parents` None: they are not known yet."""
-    values: dict[str, Any] = {"offset": window.offset, **run.viewer_values(node.select_builder)}
+    values: dict[str, Any] = {
+        "offset": window.offset,
+        **run.viewer_values(node.select_builder),
+        **varying_values(arguments.get("filter")),
+    }
     if parents is not None:
         values |= node.parent_join.parameter_values(parents)
     for name, cursor in (("after", window.after), ("before", window.before)):

@@ -5,7 +5,7 @@ joined. For several parents it selects a page for each by a lateral join, so tha
 names of all rows are read at once, such as the titles of their labels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any
@@ -91,8 +91,12 @@ def compile_page(
     *,
     many: bool,
     subquery: ProjectSubquery | None,
+    varying: Mapping[int, str],
 ) -> PageStatement:
-    """The statement of the pages of one parent, of `many`, or of the project of `subquery`."""
+    """The statement of the pages of one parent, of `many`, or of the project of `subquery`.
+
+    `varying` are the names of parameters by the ids of those values in the conditions that differ between runs.
+    """
     sql_dialect, root = select_builder.sql_dialect, select_builder.root
     columns = listing.order.columns(listing.table)
     cursor_conditions, cursor_names = _cursor_conditions(listing, window, columns, sql_dialect)
@@ -140,14 +144,14 @@ def compile_page(
     if frame.page is not None:
         statement = substitute_table(frame.page, root.table, statement)
     parameters = frozenset(parameter_names)
-    count_statement = CompiledStatement(frame.count_statement, sql_dialect.dialect, parameters) if needs.total else None
+    count_statement = CompiledStatement(frame.count_statement, sql_dialect.dialect, parameters, varying) if needs.total else None
     processors = [root.processor(name) for name in names]
     is_descending = listing.order.descending is not window.backward if sorts_in_python else None
     # Its conditions hold the values of the filter once more.
     listing = replace(listing, conditions=(), counters=None)
     return PageStatement(
         listing,
-        CompiledStatement(statement, sql_dialect.dialect, parameters),
+        CompiledStatement(statement, sql_dialect.dialect, parameters, varying),
         count_statement,
         [indexes[name] for name in names],
         extra_index,

@@ -14,7 +14,6 @@ from graph.fields.connections import Connection, OrderDirection, UncountedConnec
 from graph.fields.declarations import (
     bind_filter_to_viewer,
     by_number,
-    cached_repr,
     column,
     computed,
     connection_field,
@@ -25,6 +24,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.entities import Node, entity
+from graph.fields.filter_values import cached_repr, shape_of
 from graph.fields.keyset_listing import Order
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
@@ -152,7 +152,8 @@ class MergeRequestFilter:
         bound = replace(self)
         source_condition = statements.source_in(*allowed_project_conditions(context, Action.READ_CHECKS))
         viewer = "administrators" if context.viewer.admin else context.viewer.id
-        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, "cached_repr": f"{cached_repr(self)} for {viewer}"})
+        keys = {"cached_repr": f"{cached_repr(self)} for {viewer}", "shape": f"{shape_of(self)} for {viewer}"}
+        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, **keys})
         return bound
 
     @property

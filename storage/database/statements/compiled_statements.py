@@ -1,6 +1,7 @@
 """Statements that are compiled once and run many times; only the values of their named parameters differ between runs."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -28,19 +29,23 @@ class Compilations:
 
 
 COMPILATIONS = Compilations()
+NOTHING_VARIES: Mapping[int, str] = MappingProxyType({})
 
 
 class CompiledStatement:
     """The SQL string of a statement for one dialect, and the binder of its parameters.
 
-    The parameters in `variable_names` get their values at each run; all others have the values of the statement.
+    The parameters in `variable_names` get their values at each run, as do those whose value is one of the objects with the ids in
+    `varying`, by the name there. All others have the values of the statement.
     """
 
     __slots__ = ("bind", "size", "sql", "text_columns")
 
     bind: ParameterBinder
 
-    def __init__(self, statement: Any, dialect: Dialect, variable_names: frozenset[str]) -> None:
+    def __init__(
+        self, statement: Any, dialect: Dialect, variable_names: frozenset[str], varying: Mapping[int, str] = NOTHING_VARIES
+    ) -> None:
         compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
         COMPILATIONS.are_new = True
         state = compiled._post_compile_expanded_state
@@ -49,10 +54,12 @@ class CompiledStatement:
         values = compiled.construct_params(escape_names=False)
         self.sql: str = compiled.string
         self.text_columns = find_text_columns(entry.type for entry in compiled._result_columns)
-        constant_values = {name: value for name, value in values.items() if name not in variable_names}
+        sources = {name: varying.get(id(value), name) for name, value in values.items()}
+        constant_values = {name: value for name, value in values.items() if name not in variable_names and sources[name] == name}
         self.size = 2_000 + len(self.sql) + 250 * len(values)
         """Estimated memory in bytes."""
-        self.bind = compile_binder([BoundParameter(name, processors.get(name)) for name in compiled.positiontup or ()], constant_values)
+        parameters = [BoundParameter(sources.get(name, name), processors.get(name)) for name in compiled.positiontup or ()]
+        self.bind = compile_binder(parameters, constant_values)
 
 
 def named_parameter(name: str, kind: Any) -> Any:

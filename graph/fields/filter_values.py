@@ -1,0 +1,77 @@
+"""The values of a filter that only bind parameters of a statement, such as the ends of a time range.
+
+Dashboards request "the last 30 days": their ranges differ each time, and compiling a statement for each takes longer than running it. So
+the statement of a list is compiled for the shape of its filter, and takes these values when it runs.
+"""
+
+import copy
+from typing import Any
+
+VARYING_ATTRIBUTES = "varying_attributes"
+"""The attribute of the class of an input object that names those of its fields whose values have no other effect on conditions than as the
+values of their parameters."""
+
+
+def varying_values(filter_input: Any) -> dict[str, Any]:
+    """The values by the names of their parameters, as `created.since`; those that are not given are left out."""
+    if filter_input is None:
+        return {}
+    attributes = vars(filter_input)
+    found: dict[str, Any] | None = attributes.get("varying_values")
+    if found is None:
+        found = attributes["varying_values"] = {
+            f"{name}.{inner}": each
+            for name, value in attributes.items()
+            for inner in getattr(value, VARYING_ATTRIBUTES, ())
+            if (each := getattr(value, inner)) is not None
+        }
+    return found
+
+
+def shape_of(filter_input: Any) -> str:
+    """`repr` of the filter without the varying values, though with which of them are given."""
+    if not varying_values(filter_input):
+        return cached_repr(filter_input)
+    attributes = vars(filter_input)
+    shape: str | None = attributes.get("shape")
+    if shape is None:
+        bare = _copy_with(filter_input, lambda value, inner: getattr(value, inner) is not None)
+        shape = attributes["shape"] = repr(bare)
+    return shape
+
+
+def with_distinct_values(filter_input: Any) -> tuple[Any, dict[int, str]]:
+    """A copy of the filter in which each varying value is another object, and the names of their parameters by the ids of these objects.
+
+    A variable may be used in two places, which have the same value only this time.
+    """
+    if not varying_values(filter_input):
+        return filter_input, {}
+    distinct = _copy_with(filter_input, lambda value, inner: copy.deepcopy(each) if (each := getattr(value, inner)) is not None else None)
+    return distinct, {id(value): name for name, value in varying_values(distinct).items()}
+
+
+def _copy_with(filter_input: Any, replace: Any) -> Any:
+    """A copy whose varying values are replaced by `replace(object, attribute)`."""
+    copied = copy.copy(filter_input)
+    for name in ("varying_values", "shape", "cached_repr"):
+        vars(copied).pop(name, None)
+    for name, value in [*vars(copied).items()]:
+        if inner_names := getattr(value, VARYING_ATTRIBUTES, ()):
+            inner_copy = copy.copy(value)
+            vars(inner_copy).pop("cached_repr", None)
+            for inner in inner_names:
+                setattr(inner_copy, inner, replace(value, inner))
+            setattr(copied, name, inner_copy)
+    return copied
+
+
+def cached_repr(value: Any) -> str:
+    """Returns `repr(value)`, cached in an input object, because the same object is used for the same arguments."""
+    attributes = getattr(value, "__dict__", None)
+    if attributes is None:
+        return repr(value)
+    cached: str | None = attributes.get("cached_repr")
+    if cached is None:
+        cached = attributes["cached_repr"] = repr(value)
+    return cached

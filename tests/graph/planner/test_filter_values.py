@@ -1,0 +1,173 @@
+"""Time ranges of filters: one statement serves all, whatever their ends."""
+
+import dataclasses
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy.sql.elements import BindParameter
+from sqlalchemy.sql.visitors import iterate
+
+from graph.fields.filter_values import shape_of, varying_values, with_distinct_values
+from graph.operations.execution import Graph
+from graph.planner.sql import page_select
+from graph.types.inputs import DateTimeRange
+from graph.types.issues.issues import IssueFilter
+from storage import tables
+from storage.tables import MergeRequestState
+from tests.graph.operations.test_filters import find_filters
+from tests.make import DataFactory, token_of
+from tests.support.database.statements import requires_planner
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+RANGES = """
+query Ranges($path: String!, $first: DateTime, $second: DateTime, $end: DateTime) { project(path: $path) {
+  issues(filter: {created: {since: $first, until: $end}, updated: {since: $second}}) { totalCount nodes { iid } }
+} }
+"""
+MERGED = """
+query Merged($path: String!, $range: DateTimeRange!, $states: [RollupState!]) { project(path: $path) {
+  mergeRequests(filter: {merged: $range, headState: $states}) { nodes { iid } } } }
+"""
+
+
+def day(number: int) -> datetime:
+    return START + timedelta(days=number)
+
+
+@pytest.fixture
+async def owner(make: DataFactory) -> tables.User:
+    return await make.user()
+
+
+@pytest.fixture
+async def project(make: DataFactory, owner: tables.User) -> tables.Project:
+    """Its issues were created on the days 1 to 4, and updated two days later."""
+    project = await make.project(owner=owner)
+    for number in range(1, 5):
+        await make.issue(project, created_at=day(number), updated_at=day(number + 2))
+    return project
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The page statements that are compiled from now on."""
+    made: list[Any] = []
+    make_page = page_select.PageStatement
+
+    def record(*arguments: Any) -> Any:
+        made.append(make_page(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(page_select, "PageStatement", record)
+    return made
+
+
+async def ask(make: DataFactory, user: tables.User, query: str, **variables: Any) -> Any:
+    """The answer of a plan, which must be that of graphql-core."""
+    values = {name: value.isoformat() if isinstance(value, datetime) else value for name, value in variables.items()}
+    answers = []
+    for graph in (Graph(make.services), Graph(make.services, planner=False)):
+        for _ in range(2):
+            result = await graph.run_document(query, values, None, token_of(user), request_id="test")
+            assert not result.errors
+            answers.append(result.data)
+    assert answers == answers[:1] * 4
+    return answers[0]
+
+
+@requires_planner
+class TestTimeRanges:
+    async def test_share_a_statement(self, make: DataFactory, owner: tables.User, project: tables.Project, pages: list[Any]) -> None:
+        graph, path = Graph(make.services), str(project.id)
+
+        async def find(first: int | None, second: int | None, end: int | None) -> list[int]:
+            ends = {"first": first, "second": second, "end": end}
+            variables = {name: day(number).isoformat() for name, number in ends.items() if number is not None}
+            result = await graph.run_document(RANGES, {"path": path, **variables}, None, token_of(owner), request_id="test")
+            assert not result.errors
+            issues = result.data["project"]["issues"]  # type: ignore[index]
+            assert issues["totalCount"] == len(issues["nodes"])
+            return sorted(issue["iid"] for issue in issues["nodes"])
+
+        # graphql-core answers the text first.
+        assert await find(1, 1, 9) == [1, 2, 3, 4]
+        assert await find(2, 1, 9) == [2, 3, 4]
+        assert len(pages) == 1
+        assert await find(2, 6, 9) == [4]
+        assert await find(2, 2, 9) == [2, 3, 4]
+        assert await find(1, 5, 4) == [3]
+        assert await find(4, 1, 4) == []
+        assert len(pages) == 1
+        assert await find(None, 5, None) == [3, 4]
+        assert await find(None, 6, None) == [4]
+        assert len(pages) == 2
+
+    async def test_that_had_the_same_variable_may_differ(self, make: DataFactory, owner: tables.User, project: tables.Project) -> None:
+        """Each end has a parameter of its own, also where both had the same value when the statement was compiled."""
+        for first, second, iids in ((day(3), day(3), [4, 3]), (day(3), day(6), [4]), (day(1), day(4), [4, 3, 2])):
+            found = await ask(make, owner, RANGES, path=str(project.id), first=first, second=second, end=day(9))
+            assert [issue["iid"] for issue in found["project"]["issues"]["nodes"]] == iids
+
+    async def test_of_a_filter_that_depends_on_the_viewer(self, make: DataFactory, owner: tables.User, project: tables.Project) -> None:
+        for number in range(1, 4):
+            await make.merge_request(project, state=MergeRequestState.MERGED, merged_at=day(number))
+        admin = await make.admin()
+        for since, iids in ((1, [3, 2, 1]), (3, [3]), (2, [3, 2])):
+            for viewer in (owner, admin):
+                span = {"since": day(since).isoformat()}
+                found = await ask(make, viewer, MERGED, path=str(project.id), range=span, states=["NONE"])
+                assert sorted(each["iid"] for each in found["project"]["mergeRequests"]["nodes"]) == sorted(iids)
+
+
+def find_range_filters() -> Iterator[type]:
+    for kind in find_filters():
+        if any(field.type in (DateTimeRange, DateTimeRange | None) for field in dataclasses.fields(kind)):
+            yield kind
+
+
+class TestFilters:
+    def test_with_ranges_are_known(self) -> None:
+        assert {kind.__name__ for kind in find_range_filters()} >= {"IssueFilter", "MergeRequestFilter"}
+
+    @pytest.mark.parametrize("kind", list(find_range_filters()), ids=lambda kind: kind.__name__)
+    def test_bind_each_end_of_a_range_and_nothing_made_of_it(self, kind: type) -> None:
+        """A condition that computed with an end would keep the one with which it was compiled."""
+        ranges = [field.name for field in dataclasses.fields(kind) if field.type in (DateTimeRange, DateTimeRange | None)]
+        given: Any = kind(**{name: DateTimeRange(since=START, until=START) for name in ranges})
+        distinct, names = with_distinct_values(given)
+        bound = [
+            each.value
+            for condition in distinct.conditions()
+            for each in iterate(condition)
+            if isinstance(each, BindParameter) and isinstance(each.value, datetime)
+        ]
+        assert sorted(names.get(id(value), "computed") for value in bound) == sorted(
+            f"{name}.{end}" for name in ranges for end in ("since", "until")
+        )
+
+
+class TestShape:
+    def test_tells_which_ends_are_given_and_not_their_values(self) -> None:
+        first, second = [IssueFilter(created=DateTimeRange(since=day(number)), search="a") for number in (1, 2)]
+        assert shape_of(first) == shape_of(second)
+        assert varying_values(first) == {"created.since": day(1)}
+        others = [
+            IssueFilter(created=DateTimeRange(until=day(1)), search="a"),
+            IssueFilter(created=DateTimeRange(since=day(1), until=day(1)), search="a"),
+            IssueFilter(updated=DateTimeRange(since=day(1)), search="a"),
+            IssueFilter(created=DateTimeRange(since=day(1)), search="b"),
+            IssueFilter(search="a"),
+            None,
+        ]
+        assert len({shape_of(each) for each in (first, *others)}) == 7
+
+    def test_of_a_copy_is_its_own(self) -> None:
+        given = IssueFilter(created=DateTimeRange(since=day(1)))
+        shape = shape_of(given)
+        distinct, names = with_distinct_values(given)
+        assert distinct.created is not given.created and distinct.created.since == day(1)
+        assert list(names.values()) == ["created.since"]
+        assert shape_of(distinct) == shape == shape_of(given)
+        assert given.created is not None and given.created.since == day(1)
