@@ -231,9 +231,7 @@ class SortedBy:
         self.order = {value: position for position, value in enumerate(order)}
 
     def __call__(self, value: Any, data: Mapping[str, Any]) -> Any:
-        key, order = self.key, self.order
-        # Many folders have files alone, and looking at them takes a third of sorting them.
-        return sorted(value, key=lambda entry: order[entry[key]]) if len({entry[key] for entry in value}) > 1 else value
+        return sorted(value, key=lambda entry: self.order[entry[self.key]])
 
     def transform_schema(self, schema: Schema) -> Schema:
         return schema

@@ -27,6 +27,7 @@ from graph.errors import Code
 from graph.fields.metadata import NO_FACTS, FieldFacts, facts_by_root_field
 from graph.operations import limits
 from graph.operations.list_lengths import find_long_list, find_long_list_errors
+from graph.operations.query_checks import QueryChecks
 from graph.operations.rate_limits import CostQuote
 from graph.operations.results import ErrorEntry, make_graphql_error_entry
 from graph.rules.validation import is_storable
@@ -117,11 +118,20 @@ class ParsedOperation:
     def quote_cost(self, rows: int, variables: Mapping[str, Any]) -> CostQuote:
         return CostQuote(rows, functools.partial(self.measured.advice, variables))
 
-    def check_limits(self, variables: Mapping[str, Any], request_id: str) -> "AllowedOperation | list[ErrorEntry]":
-        """Returns the operation with its cost for these variables, or the limits that it exceeds."""
+    def check_limits(
+        self, variables: Mapping[str, Any], request_id: str, checks: QueryChecks | None = None
+    ) -> "AllowedOperation | list[ErrorEntry]":
+        """Returns the operation with its cost for these variables, or the limits that it exceeds.
+
+        `checks` are those of an earlier call with the same variables, if they hold; else they begin here.
+        """
+        if checks is not None and checks.hold_for(self):
+            return AllowedOperation(self.prepared, self.quote_cost(checks.rows, variables))
         rows, errors = self.measured.evaluate(variables)
         if errors:
             return [make_graphql_error_entry(error, request_id) for error in errors]
+        if checks is not None:
+            checks.begin(self, rows)
         return AllowedOperation(self.prepared, self.quote_cost(rows, variables))
 
 

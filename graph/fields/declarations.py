@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement
 from graph.context import Context, StaticSettings
 from graph.fields.connection_pages import MAX_FIRST, Window
 from graph.fields.connections import OrderDirection
-from graph.fields.filter_values import cached_repr, shape_of
+from graph.fields.filter_values import shape_of
 from graph.fields.keyset_listing import KeysetListing, Order
 from graph.fields.metadata import facts
 from graph.fields.row_sources import FromJoins, FromRelated, FromSql
@@ -127,6 +127,17 @@ def bind_filter_to_viewer(context: Context, arguments: dict[str, Any]) -> dict[s
     if filter_input is None or not hasattr(filter_input, "bind_viewer"):
         return arguments
     return {**arguments, "filter": filter_input.bind_viewer(context)}
+
+
+def cached_repr(value: Any) -> str:
+    """Returns `repr(value)`, cached in an input object, because the same object is used for the same arguments."""
+    attributes = getattr(value, "__dict__", None)
+    if attributes is None:
+        return repr(value)
+    cached: str | None = attributes.get("cached_repr")
+    if cached is None:
+        cached = attributes["cached_repr"] = repr(value)
+    return cached
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,14 +29,16 @@ def varying_values(filter_input: Any) -> dict[str, Any]:
 
 
 def shape_of(filter_input: Any) -> str:
-    """`repr` of the filter without the varying values, though with which of them are given."""
-    if not varying_values(filter_input):
-        return cached_repr(filter_input)
+    """`repr` of the filter without the varying values, though with which of them are given.
+
+    It is cached in the filter; one whose conditions depend on more than its fields has another one there (`bind_viewer`).
+    """
+    if filter_input is None:
+        return ""
     attributes = vars(filter_input)
     shape: str | None = attributes.get("shape")
     if shape is None:
-        bare = _copy_with(filter_input, lambda value, inner: getattr(value, inner) is not None)
-        shape = attributes["shape"] = repr(bare)
+        shape = attributes["shape"] = repr(_copy_with(filter_input, lambda value, inner: getattr(value, inner) is not None))
     return shape
 
 
@@ -54,24 +56,11 @@ def with_distinct_values(filter_input: Any) -> tuple[Any, dict[int, str]]:
 def _copy_with(filter_input: Any, replace: Any) -> Any:
     """A copy whose varying values are replaced by `replace(object, attribute)`."""
     copied = copy.copy(filter_input)
-    for name in ("varying_values", "shape", "cached_repr"):
-        vars(copied).pop(name, None)
+    vars(copied).pop("varying_values", None)
     for name, value in [*vars(copied).items()]:
         if inner_names := getattr(value, VARYING_ATTRIBUTES, ()):
             inner_copy = copy.copy(value)
-            vars(inner_copy).pop("cached_repr", None)
             for inner in inner_names:
                 setattr(inner_copy, inner, replace(value, inner))
             setattr(copied, name, inner_copy)
     return copied
-
-
-def cached_repr(value: Any) -> str:
-    """Returns `repr(value)`, cached in an input object, because the same object is used for the same arguments."""
-    attributes = getattr(value, "__dict__", None)
-    if attributes is None:
-        return repr(value)
-    cached: str | None = attributes.get("cached_repr")
-    if cached is None:
-        cached = attributes["cached_repr"] = repr(value)
-    return cached

@@ -59,7 +59,6 @@ from graph.live.subscriptions import subscribe
 from graph.operations import limits
 from graph.operations.disconnects import RECEIVE
 from graph.operations.execution import Graph
-from graph.operations.query_checks import QueryChecks
 from graph.operations.results import OperationResult
 
 METHODS = "GET, POST, OPTIONS"
@@ -124,7 +123,7 @@ async def _answer(graph: Graph, known_requests: KnownRequests, scope: Scope, rec
             raise GraphqlRequestError(406, result.errors[0].message)
         if result.viewer_id is not None:
             scope["state"]["user_id"] = result.viewer_id
-        if body is not None and request.checks is not None and request.checks.is_complete:
+        if body is not None and request.checks.is_complete:
             known_requests.keep(body, request)
         if not result.errors and not wants_stream:
             await _send_data(send, result, media_type)
@@ -229,9 +228,7 @@ async def _read_request(
     known = known_requests.find(body)
     if known is not None:
         return None, known
-    request = resolve_document(graph, parse_request(parse_json(body, "The body")))
-    request.checks = QueryChecks()
-    return body, request
+    return body, resolve_document(graph, parse_request(parse_json(body, "The body")))
 
 
 # Responses

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -33,8 +33,8 @@ class GraphqlRequestError(Exception):
 class GraphqlRequest:
     """A parsed request. `query` is empty if the request has a `document_id`, until `resolve_document` has found the document.
 
-    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent. `checks` are those of a request that may be
-    kept (`graph/http/known_requests.py`); one that is kept is shared, and must not be changed.
+    `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent. A request that is kept
+    (`graph/http/known_requests.py`) is shared, and must not be changed but for its `checks`.
     """
 
     query: str
@@ -42,7 +42,7 @@ class GraphqlRequest:
     operation_name: str | None
     document_id: str | None = None
     is_persisted_query: bool = False
-    checks: QueryChecks | None = None
+    checks: QueryChecks = field(default_factory=QueryChecks)
 
 
 def headers_of(scope: Scope) -> dict[str, str]:

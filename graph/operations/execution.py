@@ -143,16 +143,10 @@ class Graph:
 
         For an anonymous caller a document that needs a viewer is not validated, so the errors reveal nothing about it.
         """
-        checked: AllowedOperation | list[ErrorEntry] | None = None
         parsed = self._documents.find(query, operation_name)
-        if isinstance(parsed, ParsedOperation):
-            if checks is not None and checks.hold_for(parsed):
-                return AllowedOperation(parsed.prepared, parsed.quote_cost(checks.rows, variables))
-            checked = parsed.check_limits(variables, request_id)
-            if isinstance(checked, AllowedOperation):
-                if checks is not None:
-                    checks.begin(parsed, checked.quote.rows)
-                return checked
+        checked = parsed.check_limits(variables, request_id, checks) if isinstance(parsed, ParsedOperation) else None
+        if isinstance(checked, AllowedOperation):
+            return checked
         parsed = await self._parse_for(query, operation_name, credential, parsed, request_id, seconds)
         return parsed if isinstance(parsed, list) else checked or parsed.check_limits(variables, request_id)
 
@@ -198,7 +192,8 @@ class Graph:
     ) -> OperationResult:
         if prepared.kind == "subscription":
             return OperationResult(None, [ErrorEntry(Code.BAD_REQUEST, SUBSCRIPTION_TRANSPORT_MESSAGE)], is_subscription=True)
-        if (checks is None or not checks.is_complete) and (variable_error := find_variable_error(variables)) is not None:
+        checks = checks or QueryChecks()
+        if not checks.is_complete and (variable_error := find_variable_error(variables)) is not None:
             return OperationResult(None, [variable_error])
         deadline = self._deadlines.within(None if seconds is None else seconds + prepared.facts.extra_wait_seconds)
         operation_error: OperationError
@@ -229,7 +224,7 @@ class Graph:
         credential: str | LocalAdmin | None,
         request_id: str,
         quote: CostQuote | None,
-        checks: QueryChecks | None,
+        checks: QueryChecks,
     ) -> OperationResult:
         database = self.services.database
         caller = await authenticate_caller(self.services, credential, prepared, quote)
@@ -237,7 +232,7 @@ class Graph:
         async with session_for(database, writing=False, budget=budget) as session:
             context = self._make_context(session, caller, request_id, quote)
             try:
-                found = self._find_plan(prepared, variables, checks)
+                found = self._find_plan(prepared, variables, checks.values)
                 if found is None:
                     result = await self._result_of_execution(await self._execute(prepared, variables, context), prepared, context)
                     if not budget.is_exceeded or (found := self._find_plan(prepared, variables)) is None:
@@ -246,6 +241,7 @@ class Graph:
                     await session.close()
                     return await self._retry_with_plan(found, prepared, context) or result
                 plan, values = found
+                checks.values = values
                 try:
                     return await self._result_of_plan(await plan.run(context, values), prepared, context)
                 except TextLimitExceeded:
@@ -323,21 +319,11 @@ class Graph:
         """Compiles the plan that the operation has with these variables, if it has one, without running it."""
         self._find_plan(prepared, variables)
 
-    def _find_plan(
-        self, prepared: PreparedOperation, variables: dict[str, Any], checks: QueryChecks | None = None
-    ) -> tuple[OperationPlan, Any] | None:
-        """The plan of the operation, and the values of its variables, with which it completes the checks; None without a plan."""
+    def _find_plan(self, prepared: PreparedOperation, variables: dict[str, Any], values: Any = None) -> tuple[OperationPlan, Any] | None:
+        """The plan of the operation with the values of its variables, which are `values` if they are known; None without a plan."""
         plans = plan_cache_of(prepared) if self.planner else None
-        if plans is None:
-            return None
         services = self.services
-        dialect, settings = services.database.engine_dialect, services.static_settings
-        if checks is None:
-            return plans.find(variables, dialect, settings)
-        found = plans.find(variables, dialect, settings, checks.values)
-        if found is not None:
-            checks.values = found[1]
-        return found
+        return plans.find(variables, services.database.engine_dialect, services.static_settings, values) if plans is not None else None
 
     def _make_context(
         self,

@@ -108,7 +108,7 @@ class Endpoint:
     async def handle(self, request: RestRequest) -> RestResponse | None:
         """The response; None when the client disconnected before the request was read."""
         if request.method in ("GET", "HEAD") and (known := self._parameter_cache.get(request.path_values, request.query)) is not None:
-            return await self._respond_value(request, known.sent, {**known.variables}, self.credential_of(request, {}), known.checks)
+            return await self._respond_value(request, known, self.credential_of(request, {}))
         malformed: ErrorResponse | None = None
         sent: dict[str, Any] = {}
         if request.query:
@@ -138,25 +138,18 @@ class Endpoint:
         # A route that always refuses has nothing to say about what it was sent.
         if malformed is not None and self.route.rejection_status is None:
             return self._respond_error(await self._check_guard(request, variables, credential) or malformed)
-        checks: QueryChecks | None = None
+        parameters = RequestParameters(sent, variables, QueryChecks())
         if request.method in ("GET", "HEAD") and not has_credential:
-            checks = QueryChecks()
-            self._parameter_cache.put(request.path_values, request.query, RequestParameters(sent, {**variables}, checks))
-        return await self._respond_value(request, sent, variables, credential, checks)
+            self._parameter_cache.put(request.path_values, request.query, parameters)
+        return await self._respond_value(request, parameters, credential)
 
-    async def _respond_value(
-        self,
-        request: RestRequest,
-        sent: Mapping[str, Any],
-        variables: dict[str, Any],
-        credential: str | None,
-        checks: QueryChecks | None,
-    ) -> RestResponse:
+    async def _respond_value(self, request: RestRequest, parameters: RequestParameters, credential: str | None) -> RestResponse:
+        if self.is_paginated:
+            return await self._respond_list(request, parameters, credential)
+        variables = parameters.variables
         if self.route.rejection_status is not None:
             variables = {name: variables[name] for name in self.operation.variables}
-        if self.is_paginated:
-            return await self._respond_list(request, sent, variables, credential, checks)
-        return await self._respond_single(request, variables, credential, checks)
+        return await self._respond_single(request, variables, credential, parameters.checks)
 
     async def _find_body_limit(self, request: RestRequest, sent: Mapping[str, Any]) -> int | ErrorResponse:
         """The maximum size of the body, or the error for a caller who may not send one of this size."""
@@ -268,22 +261,16 @@ class Endpoint:
             request.state["user_id"] = result.viewer_id
         return result
 
-    async def _respond_list(
-        self,
-        request: RestRequest,
-        sent: Mapping[str, Any],
-        variables: dict[str, Any],
-        credential: str | None,
-        checks: QueryChecks | None,
-    ) -> RestResponse:
+    async def _respond_list(self, request: RestRequest, parameters: RequestParameters, credential: str | None) -> RestResponse:
+        sent = parameters.sent
         is_unpaged = self.route.is_unpaged
         page = pagination.PageRequest(1, MAX_INT) if is_unpaged else pagination.read_page_request(sent, self.route.page_rules)
         nodes: list[Any] = []
         while True:
             size = min(page.size - len(nodes), self._batch_rows)
-            # Not in `variables`, because the checks of the first batch keep its own.
-            batch = {**variables, "first": size, "offset": min(page.offset + len(nodes), MAX_INT)}
-            result = await self._run(request, self.operation, batch, credential, None if nodes else checks)
+            variables = {**parameters.variables, "first": size, "offset": min(page.offset + len(nodes), MAX_INT)}
+            # The checks are those of the first batch.
+            result = await self._run(request, self.operation, variables, credential, None if nodes else parameters.checks)
             error = self._result_reader.error_of(result)
             if error is not None:
                 return self._respond_error(error)

@@ -24,7 +24,7 @@ class RequestParameters(NamedTuple):
     """
 
     sent: Mapping[str, Any]
-    variables: Mapping[str, Any]
+    variables: dict[str, Any]
     checks: QueryChecks
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from graph.errors import OperationError
 from graph.fields.connection_pages import ConnectionPage, Window, make_page
-from graph.fields.declarations import bind_filter_to_viewer, make_window
-from graph.fields.filter_values import cached_repr, varying_values, with_distinct_values
+from graph.fields.declarations import bind_filter_to_viewer, cached_repr, make_window
+from graph.fields.filter_values import varying_values, with_distinct_values
 from graph.fields.keyset_listing import KeysetListing
 from graph.planner.codegen.row_serializer import split_by_lengths
 from graph.planner.ir.connection_step import ConnectionStep, CursorField, EdgesSelection, TotalCount

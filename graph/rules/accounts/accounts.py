@@ -178,10 +178,14 @@ def require_credentials_changeable(context: Context, user: tables.User) -> None:
         require_private_token(context.access_token, "change how an administrator signs in")
 
 
+async def find_private_token(context: Context, user_id: int) -> tables.Token | None:
+    return next((token for (token,) in await context.tuples(users.PRIVATE_TOKEN_OF_USER, user_id=user_id)), None)
+
+
 async def issue_private_token(context: Context, user: tables.User) -> None:
     """Issue a new private token to the user; the commit invalidates the old one."""
     token = new_token()
-    row = next((token for (token,) in await context.tuples(users.PRIVATE_TOKEN_OF_USER, user_id=user.id)), None)
+    row = await find_private_token(context, user.id)
     if row is None:
         row = tables.Token(user_id=user.id, name=PRIVATE_TOKEN, digest="", sealed="", created_at=context.now())
     row.digest = digest_token(token)

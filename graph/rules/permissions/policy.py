@@ -260,9 +260,7 @@ async def _can(context: Context, action: Action, subject: Any) -> bool:
         return False
     if rule.requires_unarchived and project.archived:
         return False
-    # Without a coroutine, since the level is loaded with most projects.
-    loaded = loaded_project_level(context, project)
-    level = loaded if loaded is not None else await load_project_level(context, project)
+    level = await load_project_level(context, project)
     if level >= rule.min_level:
         return True
     shared = rule.includes_non_members and (rule.visibility_switch is None or getattr(project, rule.visibility_switch))
@@ -299,17 +297,10 @@ async def load_project_of(context: Context, subject: Any) -> tables.Project:
 
 async def load_project_level(context: Context, project: tables.Project) -> int:
     """The viewer's highest access level in a project; OWNER for administrators, 0 for none."""
-    level = loaded_project_level(context, project)
-    return level if level is not None else await project_level_loader(context).get(project.id) or 0
-
-
-def loaded_project_level(context: Context, project: tables.Project) -> int | None:
-    """As `load_project_level`; None if it takes a statement."""
     if context.viewer.admin:
         return AccessLevel.OWNER
-    levels: Loader[int, int] | None = context.loaders.get(PROJECT_LEVELS_LOADER)
-    key = project.id
-    return (levels.get_loaded(key) or 0) if levels is not None and levels.is_loaded(key) else None
+    levels, key = project_level_loader(context), project.id
+    return (levels.get_loaded(key) if levels.is_loaded(key) else await levels.get(key)) or 0
 
 
 def level_of_memberships(is_admin: bool, project_level: int | None, group_level: int | None) -> int | None:
@@ -330,10 +321,7 @@ async def load_group_level(context: Context, group: tables.Namespace) -> int:
 
 async def can_see_project(context: Context, project: tables.Project) -> bool:
     """Whether the project is internal or public, or the viewer is a member of it."""
-    if _is_shared(project):
-        return True
-    level = loaded_project_level(context, project)
-    return (level if level is not None else await load_project_level(context, project)) > 0
+    return _is_shared(project) or await load_project_level(context, project) > 0
 
 
 async def can_see_group(context: Context, group: tables.Namespace) -> bool:

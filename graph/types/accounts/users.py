@@ -118,8 +118,8 @@ class User(Node, UserSshKeyFields, UserEmailFields, UserAccessTokenFields, UserW
         context = info.context
         if user.id != context.viewer.id or context.access_token is not None:
             return None
-        sealed = [token.sealed for (token,) in await context.tuples(users.PRIVATE_TOKEN_OF_USER, user_id=user.id)]
-        return context.services.cipher.decrypt(sealed[0]) if sealed and sealed[0] else None
+        token = await accounts.find_private_token(context, user.id)
+        return context.services.cipher.decrypt(token.sealed) if token is not None and token.sealed else None
 
     @computed(tables.User.id, description="Path of the resource in the v3 API.")
     def rest_path(self) -> str:

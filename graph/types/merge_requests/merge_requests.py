@@ -24,7 +24,7 @@ from graph.fields.declarations import (
     to_one,
 )
 from graph.fields.entities import Node, entity
-from graph.fields.filter_values import cached_repr, shape_of
+from graph.fields.filter_values import shape_of
 from graph.fields.keyset_listing import Order
 from graph.rules.merge_requests import branch_comparison, merge_requests, viewed_files
 from graph.rules.merge_requests.merge_requests import Blocker
@@ -152,8 +152,7 @@ class MergeRequestFilter:
         bound = replace(self)
         source_condition = statements.source_in(*allowed_project_conditions(context, Action.READ_CHECKS))
         viewer = "administrators" if context.viewer.admin else context.viewer.id
-        keys = {"cached_repr": f"{cached_repr(self)} for {viewer}", "shape": f"{shape_of(self)} for {viewer}"}
-        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, **keys})
+        vars(bound).update({SOURCE_CONDITION_KEY: source_condition, "shape": f"{shape_of(self)} for {viewer}"})
         return bound
 
     @property

@@ -54,11 +54,11 @@ class CompiledStatement:
         values = compiled.construct_params(escape_names=False)
         self.sql: str = compiled.string
         self.text_columns = find_text_columns(entry.type for entry in compiled._result_columns)
-        sources = {name: varying.get(id(value), name) for name, value in values.items()}
-        constant_values = {name: value for name, value in values.items() if name not in variable_names and sources[name] == name}
+        renamed = {name: varying[id(value)] for name, value in values.items() if id(value) in varying}
+        constant_values = {name: value for name, value in values.items() if name not in variable_names and name not in renamed}
         self.size = 2_000 + len(self.sql) + 250 * len(values)
         """Estimated memory in bytes."""
-        parameters = [BoundParameter(sources.get(name, name), processors.get(name)) for name in compiled.positiontup or ()]
+        parameters = [BoundParameter(renamed.get(name, name), processors.get(name)) for name in compiled.positiontup or ()]
         self.bind = compile_binder(parameters, constant_values)
 
 

@@ -51,12 +51,12 @@ class TracePart(Row, table=True):
     key: str = Field(max_length=64, unique=True)
 
 
-def of_builds(build_ids: list[int]) -> Select[Artifact]:
+def of_builds(build_ids: Any) -> Select[Artifact]:
     """The artifacts of these builds."""
     return select(Artifact).where(col(Artifact.build_id).in_(build_ids))
 
 
-OF_BUILDS = mark_constant(select(Artifact).where(col(Artifact.build_id).in_(bindparam("build_ids", expanding=True))))
+OF_BUILDS = mark_constant(of_builds(bindparam("build_ids", expanding=True)))
 """As `of_builds`, for the builds of the parameter `build_ids`."""
 
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from graph.caches import current_usage
-from graph.documents.documents import DocumentStore, ParsedOperation
+from graph.documents.documents import DocumentStore
 from graph.http import endpoint
 from graph.http.endpoint import make_graphql_app
 from graph.http.known_requests import KNOWN_REQUESTS
@@ -119,11 +119,9 @@ class TestQueriesThatAreSentAgain:
     ) -> None:
         for _ in range(3):
             await send(client, owner, ISSUES, path=str(project.id))
-        checked: list[ParsedOperation] = []
-        check = ParsedOperation.check_limits
-        monkeypatch.setattr(
-            ParsedOperation, "check_limits", lambda self, values, request_id: checked.append(self) or check(self, values, request_id)
-        )
+        checked: list[Any] = []
+        evaluate = MeasuredOperation.evaluate
+        monkeypatch.setattr(MeasuredOperation, "evaluate", lambda self, values: checked.append(values) or evaluate(self, values))
         assert await send(client, owner, ISSUES, path=str(project.id)) == answer_of("first")
         assert checked == []
         graph._documents = DocumentStore()

@@ -15,7 +15,6 @@ from graph.documents.documents import DocumentStore
 from graph.http.known_requests import KNOWN_REQUESTS, request_size
 from graph.http.requests import parse_json, parse_request
 from graph.operations.execution import Graph
-from graph.operations.query_checks import QueryChecks
 from graph.operations.token_cache import TokenCache
 from graph.planner import cache
 from graph.planner.coerce.arguments import ARGUMENT_CACHE_BOUNDS, value_size
@@ -161,7 +160,6 @@ class TestStatements:
         async def ask(bodies: list[bytes]) -> None:
             for body in bodies:
                 request = parse_request(parse_json(body, "The body"))
-                request.checks = QueryChecks()
                 await graph.run_document(request.query, request.variables, None, token, request_id="size", checks=request.checks)
                 cache.put(bytes(bytearray(body)), request)
 
