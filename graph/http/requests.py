@@ -34,7 +34,7 @@ class GraphqlRequest:
     """A parsed request. `query` is empty if the request has a `document_id`, until `resolve_document` has found the document.
 
     `is_persisted_query`: the id is the hash that a client of automatic persisted queries sent. A request that is kept
-    (`graph/http/known_requests.py`) is shared, and must not be changed but for its `checks`.
+    (`graph/http/known_requests.py`) is shared, and must not be changed except its `checks`.
     """
 
     query: str
