@@ -157,8 +157,13 @@ def terminate_descendants(parent: int) -> None:
 
 
 def list_children(parent: int) -> list[int]:
+    """The children of all threads of a process; those of one that has ended, or ends meanwhile, are left out."""
     found: list[int] = []
-    for task in Path(f"/proc/{parent}/task").glob("*"):
+    try:
+        tasks = [*Path(f"/proc/{parent}/task").iterdir()]
+    except OSError:
+        return found
+    for task in tasks:
         with contextlib.suppress(OSError):
             found += map(int, (task / "children").read_text().split())
     return found

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from forgefront.runner.executors.bubblewrap import BubblewrapExecutor
 from forgefront.runner.executors.executor import BuildImages, Executor, ExecutorUnavailable, Limits, Workspace
-from forgefront.runner.executors.processes import list_children
+from forgefront.runner.executors.processes import list_children, terminate_descendants
 from forgefront.runner.executors.resource_limits import ControlGroups, find_control_groups, limit_arguments
 from forgefront.runner.executors.selection import ExecutorSettings, choose_executor
 from forgefront.runner.executors.shell import ShellExecutor
@@ -184,3 +185,12 @@ class TestKilledRunner:
             await asyncio.to_thread(os.waitpid, runner, 0)
 
         await wait_until(lambda: not is_running("sleep 86431"))
+
+
+def test_a_process_that_has_ended_has_no_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that ends while they are listed: its folder is found, and gone when it is read."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    monkeypatch.setattr(Path, "is_dir", lambda self: True)
+    assert list_children(process.pid) == []
+    terminate_descendants(process.pid)
