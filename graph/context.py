@@ -25,6 +25,7 @@ from graph.jobs.runner_queue import RunnerQueue
 from graph.jobs.wakeup import Wakeup
 from graph.live.broadcaster import ChangeBroadcaster
 from graph.live.trace_feeds import TraceFeeds
+from graph.operations.answer_relations import AnswerRelations
 from graph.operations.deadlines import Deadline
 from graph.operations.git_answer_cache import GitAnswerCache
 from graph.operations.loaders import Loader
@@ -205,8 +206,7 @@ class Context:
 
     `scheduler` has the parts of the operation that are paused until their time slice.
 
-    `loaded_columns` are columns of a mutation's object, such as `author_id`, by whose values its plan loads rows for the answer: the
-    mutation may read them together with the object. Empty without a plan.
+    `answer_relations` are the relations of a mutation's object in the answer of its plan; None without a plan, or if there are none.
 
     `deadline` is the time limit of a mutation, which its commits suspend; None without one.
 
@@ -229,7 +229,7 @@ class Context:
     rate_usage: RateUsage | None = None
     policy_projects: dict[int, tables.Project] = field(default_factory=dict)
     mutation_result: Any = None
-    loaded_columns: frozenset[str] = frozenset()
+    answer_relations: AnswerRelations | None = None
     deadline: Deadline | None = None
     scheduler: SliceScheduler = field(default_factory=SliceScheduler)
 

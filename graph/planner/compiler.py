@@ -15,10 +15,12 @@ from graph.planner.codegen.functions import generate_functions
 from graph.planner.collect import FieldCollector
 from graph.planner.errors import Unplannable
 from graph.planner.ir.completers import ObjectCompleter
+from graph.planner.ir.relations import Relations
 from graph.planner.ir.selection import Selection
-from graph.planner.ir.steps import LoaderStep
 from graph.planner.plan import OperationPlan
 from graph.planner.resolve.fields import FieldResolver
+from graph.planner.run.relations import PlannedRelations
+from graph.planner.sql.statements import PlanStatements
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,17 @@ def compile_operation(
 
     # Generate: the functions that serialize rows and objects.
     generate_functions(context.nodes_to_generate)
-    loaded_columns = _payload_columns(selection) if root is schema.mutation_type else frozenset()
-    return OperationPlan(selection, context.arguments, fragments, collector.field_count, loaded_columns)
+    statements = PlanStatements()
+    relations = _find_answer_relations(selection) if root is schema.mutation_type else None
+    answer_relations = PlannedRelations(relations, statements) if relations is not None else None
+    return OperationPlan(selection, context.arguments, fragments, collector.field_count, answer_relations, statements)
 
 
-def _payload_columns(root: Selection) -> frozenset[str]:
-    """The columns of the objects of payloads by whose values the plan loads further objects."""
+def _find_answer_relations(root: Selection) -> Relations | None:
+    """The relations of the object of a payload that can be read together with it."""
     level = [root]
     for _ in ("payloads", "objects"):
         completers = [step.completer for selection in level for step in selection.steps]
         level = [completer.selection for completer in completers if isinstance(completer, ObjectCompleter)]
-    return frozenset(step.field_source.key for selection in level for step in selection.steps if isinstance(step, LoaderStep))
+    steps = (step for selection in level for step in selection.batch_steps)
+    return next((step for step in steps if isinstance(step, Relations) and step.key_attributes is not None), None)

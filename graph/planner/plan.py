@@ -10,6 +10,7 @@ from graph.planner.coerce.arguments import FieldArguments, VariableValues
 from graph.planner.errors import PlanBailout, PlanResult, locate_row_errors, null_error_positions
 from graph.planner.ir.selection import Selection
 from graph.planner.run.levels import execute_selection
+from graph.planner.run.relations import PlannedRelations
 from graph.planner.run.state import PlanRun
 from graph.planner.sql.statements import PlanStatements
 
@@ -18,14 +19,14 @@ from graph.planner.sql.statements import PlanStatements
 class OperationPlan:
     """A compiled operation: runs for any viewer, and any variables that keep the values of its directives.
 
-    `loaded_columns` is `Context.loaded_columns`.
+    `answer_relations` are those of a mutation's object.
     """
 
     root: Selection
     arguments: list[FieldArguments]
     fragments: Mapping[str, FragmentDefinitionNode]
     field_count: int
-    loaded_columns: frozenset[str] = frozenset()
+    answer_relations: PlannedRelations | None = None
     statements: PlanStatements = field(default_factory=PlanStatements)
 
     async def run(self, context: Context, variables: VariableValues) -> PlanResult:
@@ -34,7 +35,7 @@ class OperationPlan:
         Raises PlanBailout, GraphQLError and any other error of a resolver; graphql-core then executes the operation.
         """
         run = self.start_run(context, variables)
-        context.loaded_columns = self.loaded_columns
+        context.answer_relations = self.answer_relations
         (data,) = await execute_selection(self.root, run, (None,))
         if run.row_errors:
             if run.errors:

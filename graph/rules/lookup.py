@@ -11,6 +11,7 @@ from sqlmodel import col
 
 from graph.context import Context
 from graph.errors import BadRequest, NotFound
+from graph.operations.answer_relations import AnswerRelations
 from graph.rules.permissions.policy import (
     Action,
     can,
@@ -49,18 +50,24 @@ async def get_project(context: Context, path: str) -> tables.Project:
 
 
 async def get_project_with(
-    context: Context, path: str, table: type[R], *, database_id: int | None = None, iid: int | None = None, with_author: bool = False
+    context: Context,
+    path: str,
+    table: type[R],
+    *,
+    database_id: int | None = None,
+    iid: int | None = None,
+    relations: AnswerRelations | None = None,
 ) -> tuple[tables.Project, R | None]:
     """The project as `get_project` returns it, and the row in it that `find_in_project` would find.
 
-    Usually takes one statement, which reads the author of the row too if `with_author`. Raises NotFound only for the project; the row is
-    None when it does not exist.
+    Usually takes one statement, which reads the `relations` of the row too. Raises NotFound only for the project; the row is None when it
+    does not exist.
     """
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     key = parse_project_key(path)
     if key is None or value is None:
         return await get_project(context, path), None
-    found, row = await load_project_with(context, key, table, name, value, with_author=with_author)
+    found, row = await load_project_with(context, key, table, name, value, relations)
     if found is None or not await can_see_project(context, found):
         raise NotFound("Project")
     return found, row

@@ -105,7 +105,7 @@ async def find_in_project(
 
     Raises NotFound if it does not exist or the viewer may not see it, BadRequest if the input names no row, or two. With `action`, requires
     this action in the project first; raises Forbidden. For a runner, the row is a build assigned to it; raises Conflict. `changes`: the row
-    is the object of the answer, so its author is read too if the answer has it; the table then has an author.
+    is the object of the answer, so its relations in the answer are read too.
     """
     name = ENTITIES[table].name
     if context.runner_identity_or_none is not None and table is tables.Build:
@@ -120,7 +120,7 @@ async def find_in_project(
         table,
         database_id=get_or(input.database_id, None),
         iid=get_or(getattr(input, "iid", None), None),
-        with_author=changes and "author_id" in context.loaded_columns,
+        relations=context.answer_relations if changes else None,
     )
     if action is not None:
         await policy.require(context, action, project)

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapper, make_transient_to_detached
 
 from storage.database.readers import CLOSED_MESSAGE, Reader
 from storage.database.statements.compiled_statements import COMPILATIONS
+from storage.database.statements.statement_cache import CompiledSelect
 from storage.database.text_budget import TextBudget, TextColumns
 
 if TYPE_CHECKING:
@@ -53,7 +54,8 @@ class DatabaseSession(AsyncSession):
         try:
             return row_factory.session_rows(rows, self._attach_row)
         except _ExpiredError:
-            return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
+            select = statement.statement if isinstance(statement, CompiledSelect) else statement
+            return (await self.execute(select, values)).all()  # type: ignore[no-any-return]
 
     async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """As `read`, for statements that do not depend on deferred rows; those stay deferred if possible."""

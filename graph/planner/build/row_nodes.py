@@ -265,10 +265,10 @@ class RowNodeBuilder:
 
     # Of objects that a resolver gave
 
-    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[ResolvedField]) -> Relations | None:
-        """One statement for all relations of a level's objects; None where loaders need no more."""
+    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[ResolvedField], min_statements: int) -> Relations | None:
+        """One statement for all relations of a level's objects; None where loaders need fewer than `min_statements`."""
         row = table_of(kind)
-        if row is None or _count_statements(relation_fields) < 2:
+        if row is None or _count_statements(relation_fields) < min_statements:
             return None
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
@@ -278,7 +278,9 @@ class RowNodeBuilder:
                 parts.append((resolved.key, part))
         if not parts:
             return None
-        return Relations(select_builder, self._generated(RowView(parts)), select_builder.root.select_column("id"))
+        id_index = select_builder.root.select_column("id")
+        key_attributes = None if select_builder.needs_viewer else _key_attributes_of(relation_fields)
+        return Relations(select_builder, self._generated(RowView(parts)), id_index, key_attributes=key_attributes)
 
     # Of lists
 
@@ -368,6 +370,20 @@ def _attributes_of_step(step: FieldStep | BatchNode, source: SelectSource) -> tu
     if isinstance(step, LoaderStep):
         return (step.field_source.key,)
     return (step.attribute,) if isinstance(step, AttributeStep) else None
+
+
+def _key_attributes_of(relation_fields: list[ResolvedField]) -> tuple[str, ...] | None:
+    """The attributes of an object on which these fields depend, if they only refer to other rows; None if they depend on more."""
+    keys = {"id": None}
+    for resolved in relation_fields:
+        match resolved.kind:
+            case RelationKind(ToOne(key=key)):
+                keys[key] = None
+            case RelationKind(NamesOf()):
+                pass
+            case _:
+                return None
+    return tuple(keys)
 
 
 def _count_statements(relation_fields: list[ResolvedField]) -> int:

@@ -13,13 +13,15 @@ from graph.planner.sql.statements import NodeId, next_node_id
 class Relations(BatchNode):
     """The parts of `view` for each object of a level, by one statement. `id_index` is the index of a row's own id.
 
-    A mutation may have deleted the object that it returns; `fallback_steps` then load its relations.
+    A mutation may have deleted the object that it returns; `fallback_steps` then load its relations. `key_attributes` are the attributes
+    of an object on which its relations depend, so that they can be read before the mutation; None if they depend on more.
     """
 
     select_builder: SelectBuilder
     view: RowView
     id_index: int
     fallback_steps: Sequence[FieldStep] = ()
+    key_attributes: tuple[str, ...] | None = None
     node_id: NodeId = field(default_factory=next_node_id, init=False)
 
     @property

@@ -22,6 +22,10 @@ NODE_EXECUTORS: dict[type[BatchNode], Callable[[Any, PlanRun, Sequence[Any], lis
 """The function of each kind of node; the modules of the nodes add theirs (`run/__init__.py` imports them)."""
 
 
+NODE_STARTERS: dict[type[BatchNode], Callable[[Any, PlanRun, Sequence[Any], list[dict[str, Any]], PendingWork], bool]] = {}
+"""The functions of nodes that need not always wait: they begin such a node, and return False where it must be executed."""
+
+
 def execute_node(node: BatchNode, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> Coroutine[Any, Any, None]:
     """Evaluates a node for all objects of a level, and writes its keys into their answers.
 
@@ -98,7 +102,9 @@ def begin_level(
         else:
             _store_values(step, answers, found)
     for each in batch_steps:
-        work.coroutines.append(execute_node(each, run, objects, answers))
+        begin = NODE_STARTERS.get(type(each))
+        if begin is None or not begin(each, run, objects, answers, work):
+            work.coroutines.append(execute_node(each, run, objects, answers))
 
 
 async def _begin_after_pause(step: FieldStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:

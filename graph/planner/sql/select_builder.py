@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, not_, select
+from sqlalchemy import JSON, ColumnElement, Select, Text, and_, not_, select, type_coerce
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
+from sqlalchemy.types import NullType
 
 from graph.fields.declarations import IndexedBy
 from graph.rules.permissions.sql_policy import SQL_VIEWER, VIEWER_ID, VIEWER_IS_ADMIN, SqlViewer
 from storage.database.column_types import Timestamp
-from storage.database.statements.compiled_statements import SqlDialect, column_names_in
+from storage.database.statements.compiled_statements import SqlDialect, column_names_in, substitute_columns
 from storage.database.statements.statement_cache import result_processor
 
 Expression = ColumnElement[Any]
@@ -107,6 +108,14 @@ class SelectBuilder:
     def is_full(self) -> bool:
         return len(self._joins) >= MAX_JOINED_TABLES
 
+    def join_relations(self, statement: Select[Any]) -> Select[Any]:
+        """Adds the expressions, as the driver returns their values, to a statement that selects rows of the root's table."""
+        table, alias = self.root.row.__table__, self.root.table
+        for source, condition in self._conditions():
+            statement = statement.outerjoin(source.table, substitute_columns(table, alias, condition))
+        expressions = [substitute_columns(table, alias, each) for each in self.expressions]
+        return statement.add_columns(*[type_coerce(each, _driver_type(each.type)) for each in expressions])
+
     def find_root_columns(self, *more: Expression) -> list[str]:
         """The columns of the root that the statement uses, with those that `more` expressions use."""
         parts = [*self.expressions, *(condition for _, condition in self._conditions()), *more]
@@ -132,6 +141,11 @@ class SelectBuilder:
                 rows = rows.outerjoin(lists, lists.c.key == self.root.column("id"))
                 expressions[index] = lists.c.names
         return select(*expressions).select_from(rows)
+
+
+def _driver_type(kind: Any) -> Any:
+    """A type whose values are those of the driver, and which the session counts as text if it counts this one."""
+    return Text() if isinstance(kind, Text | JSON) else NullType()
 
 
 class SelectSource:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from graph.context import Context
+from graph.operations.answer_relations import AnswerRelations
 from graph.rules.permissions.policy import can_see_project, group_visibility_loader, project_level_loader
 from storage import tables
 from storage.tables.accounts import access_conditions, members
@@ -45,27 +46,28 @@ async def load_projects(context: Context, keys: list[int | tuple[str, str]]) -> 
 
 
 async def load_project_with(
-    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int, *, with_author: bool = False
+    context: Context, key: int | tuple[str, str], table: type[R], name: str, value: int, relations: AnswerRelations | None = None
 ) -> tuple[tables.Project | None, R | None]:
     """Like `load_projects` for one project, with a row of `table` in it.
 
     The row is the one whose column `name` (`id` or `iid`) equals `value`. Takes one statement unless the project is already loaded, or
-    the viewer is an administrator or anonymous. `with_author`: the statement also reads the author of the row, for the answer.
+    the viewer is an administrator or anonymous. The statement also reads the `relations` of the row, for the answer.
     """
     projects = context.loader(PROJECTS_LOADER, partial(load_projects, context))
     if context.viewer_or_none is None or context.viewer.admin or projects.is_loaded(key):
         project = await projects.get(key)
         rows = await context.tuples(*row_in_project(table, project.id, name, value)) if project is not None else []
         return project, rows[0][0] if rows else None
-    statement = members.project_with_child(table, name, by_path=not isinstance(key, int), with_author=with_author)
+    statement: Any = members.project_with_child(table, name, by_path=not isinstance(key, int))
+    if relations is not None:
+        statement = relations.add_to(statement, context)
     found = await _load_one_project(context, statement, key, {"value": value})
     if found is None:
         projects.prime(key, None)
         return None, None
-    project, child, *authors = found
-    for author in authors:
-        if author is not None:
-            context.rows_by_id(tables.User).prime_if_absent(author.id, author)
+    project, child, *related = found
+    if relations is not None and child is not None:
+        relations.prime(child, related, context)
     return project, child
 
 

@@ -1,6 +1,6 @@
 """Statements that are compiled once and run many times; only the values of their named parameters differ between runs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -211,14 +211,18 @@ def _decode_sorted_json(values: list[str]) -> list[list[Any]]:
 def substitute_table(page: Any, table: Any, statement: Any) -> Any:
     """Returns the statement, which selects from an explicit FROM clause, with the columns of `table` replaced by those of `page`."""
     # `get_final_froms` would compile the whole statement.
-    preserved = {id(part) for each in statement._from_obj for part in _joined_tables(each)}
+    return substitute_columns(page, table, statement, {id(part) for each in statement._from_obj for part in _joined_tables(each)})
+
+
+def substitute_columns(page: Any, table: Any, expression: Any, preserved: Collection[int] = ()) -> Any:
+    """Returns an expression with the columns of `table` replaced by those of `page`, except in the parts with the ids `preserved`."""
 
     def replace(element: Any, **_: Any) -> Any:
         if element is table or id(element) in preserved:
             return page if element is table else element
         return page.c[element.key] if getattr(element, "table", None) is table else None
 
-    return replacement_traverse(statement, {}, replace)
+    return replacement_traverse(expression, {}, replace)
 
 
 def _joined_tables(rows: Any) -> list[Any]:

@@ -51,7 +51,7 @@ def mark_constant(statement: S) -> S:
 
 
 @dataclass(slots=True)
-class _CompiledSelect:
+class CompiledSelect:
     """A compiled SELECT, without SQLAlchemy's `Compiled` object, which takes ten times as much memory.
 
     `list_names`: list parameters; a list of one value needs another SQL string than a longer one (see `bind`).
@@ -68,6 +68,14 @@ class _CompiledSelect:
     sources: list[tuple[str, str, int | None, Any]]
     single_string: tuple[str, ParameterBinder] | None
     strings: dict[Any, tuple[str, ParameterBinder]] = field(default_factory=dict)
+    statement: Any = None
+    """The statement itself, if a caller keeps this and runs it (`StatementCache.compile`)."""
+
+    @property
+    def size(self) -> int:
+        """Estimated memory in bytes."""
+        strings = [*self.strings.values(), *([self.single_string] if self.single_string is not None else [])]
+        return 13_000 + 200 * len(self.sources) + sum(string_size(string) for string, _ in strings)
 
     def bind_single(self, values: Mapping[str, Any]) -> BoundStatement | None:
         """As `bind`; None if the statement has more than one SQL string."""
@@ -132,11 +140,8 @@ def string_size(string: str) -> int:
     return 4_000 + len(string)
 
 
-def _estimate_size(key: Any, select: _CompiledSelect | Literal[False]) -> int:
-    if select is False:
-        return 4_000
-    strings = [*select.strings.values(), *([select.single_string] if select.single_string is not None else [])]
-    return 13_000 + 200 * len(select.sources) + sum(string_size(string) for string, _ in strings)
+def _estimate_size(key: Any, select: CompiledSelect | Literal[False]) -> int:
+    return 4_000 if select is False else select.size
 
 
 class StatementCache:
@@ -144,8 +149,15 @@ class StatementCache:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._selects: LruCache[Any, _CompiledSelect | Literal[False]] = LruCache(STATEMENTS, _estimate_size)
-        self._constants: LruCache[int, _CompiledSelect] = LruCache(CONSTANT_STATEMENTS, _estimate_size)
+        self._selects: LruCache[Any, CompiledSelect | Literal[False]] = LruCache(STATEMENTS, _estimate_size)
+        self._constants: LruCache[int, CompiledSelect] = LruCache(CONSTANT_STATEMENTS, _estimate_size)
+
+    def compile(self, statement: Select[Any]) -> CompiledSelect:
+        """Compiles a statement without lists for a caller that keeps the result, and gives it to a session instead of the statement."""
+        select = self._read_compiled(statement, statement.compile(dialect=self._dialect), None)
+        assert select is not None and select.single_string is not None  # noqa: S101 - its rows are complete, and it has no lists
+        select.statement = statement
+        return select
 
     def bind(self, statement: Any, named_values: Mapping[str, Any] | None) -> BoundStatement | None:
         """Returns the SQL string for the driver, its parameters and the row factory; None if the ORM has to run the statement.
@@ -157,6 +169,8 @@ class StatementCache:
             return select.bind_single(named_values or {}) or self._bind_and_measure(
                 self._constants, id(statement), select, named_values or {}, statement, None
             )
+        if isinstance(statement, CompiledSelect):
+            return statement.bind_single(named_values or {})
         if not isinstance(statement, Select):
             # For example DELETE … RETURNING.
             return None
@@ -186,7 +200,7 @@ class StatementCache:
         self,
         cache: LruCache[Any, Any],
         name: Any,
-        select: _CompiledSelect,
+        select: CompiledSelect,
         values: Mapping[str, Any],
         statement: Any,
         key: Any,
@@ -199,7 +213,7 @@ class StatementCache:
             cache.grow(name, added * string_size(bound[0]))
         return bound
 
-    def _read_compiled(self, statement: Select[Any], compiled: Any, key: Any) -> _CompiledSelect | None:
+    def _read_compiled(self, statement: Select[Any], compiled: Any, key: Any) -> CompiledSelect | None:
         """`key` is the statement's cache key; None for a constant statement. None if the ORM has to run the statement."""
         COMPILATIONS.are_new = True
         row_factory = self._row_factory(statement, compiled)
@@ -227,7 +241,7 @@ class StatementCache:
                 compiled.string,
                 compile_binder([BoundParameter(name, processors.get(name)) for name in compiled.positiontup or ()], constant_values),
             )
-        return _CompiledSelect(row_factory, sorted(lists), sorted(literals), constant_values, sources, single_string)
+        return CompiledSelect(row_factory, sorted(lists), sorted(literals), constant_values, sources, single_string)
 
     def _row_factory(self, statement: Select[Any], compiled: Any) -> RowFactory | None:
         entries = compiled._result_columns

@@ -27,7 +27,6 @@ from sqlmodel import Field, col
 from storage.database.statements.compiled_statements import named_parameter
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.accounts.users import User
 from storage.tables.base import TimestampedRow, foreign_key, rows_of
 from storage.tables.projects.projects import Project
 
@@ -115,16 +114,9 @@ def _level_queries(user_id: Any, project: Any = Project) -> list[Any]:
     return [select(level).where(condition).correlate(rows_of(project)).scalar_subquery() for level, condition in levels]
 
 
-def _project_lookup(*conditions: Any, child: tuple[Any, str] | None = None, with_author: bool = False) -> Select[Any]:
+def _project_lookup(*conditions: Any) -> Select[Any]:
     statement = select(Project, *_level_queries(bindparam("user_id", type_=Integer))).where(*conditions)
-    statement = statement.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
-    if child is not None:
-        table, key = child
-        within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
-        statement = statement.add_columns(table).join(table, within, isouter=True)
-        if with_author:
-            statement = statement.add_columns(User).join(User, col(User.id) == table.author_id, isouter=True)
-    return mark_constant(statement)
+    return statement.join(Namespace, col(Namespace.id) == col(Project.namespace_id))
 
 
 def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
@@ -144,22 +136,22 @@ def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
 
 HAS_ID = (col(Project.id) == bindparam("id"),)
 HAS_PATH = (col(Namespace.path_key) == bindparam("namespace"), col(Project.path_key) == bindparam("path"))
-PROJECT_BY_ID = _project_lookup(*HAS_ID)
+PROJECT_BY_ID = mark_constant(_project_lookup(*HAS_ID))
 """(project, three levels) of the project `id`: the levels of the user `user_id` as its member, as a member of its group, and as the owner
 of its personal namespace, each null if it does not apply. The highest one counts. A constant, because most operations look up a project."""
-PROJECT_BY_PATH = _project_lookup(*HAS_PATH)
+PROJECT_BY_PATH = mark_constant(_project_lookup(*HAS_PATH))
 """As `PROJECT_BY_ID`, for the project with this path and namespace path, both in lower case."""
-PROJECTS_IN_GROUPS = _project_lookup(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
+PROJECTS_IN_GROUPS = mark_constant(
+    _project_lookup(col(Project.namespace_id).in_(bindparam("group_ids", expanding=True)), ~col(Project.archived))
+)
 """As `PROJECT_BY_ID`, for the projects of these groups that are not archived."""
 
 
 @cache
-def project_with_child(table: Any, key: str, *, by_path: bool, with_author: bool = False) -> Select[Any]:
-    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist.
-
-    `with_author`: also with the user who is the row's author.
-    """
-    return _project_lookup(*(HAS_PATH if by_path else HAS_ID), child=(table, key), with_author=with_author)
+def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist."""
+    within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
+    return mark_constant(_project_lookup(*(HAS_PATH if by_path else HAS_ID)).add_columns(table).join(table, within, isouter=True))
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:

@@ -55,6 +55,20 @@ async def test_an_update_keeps_what_another_one_has_changed_meanwhile(
     ]
 
 
+async def test_the_answer_shows_an_assignee_that_another_one_has_set_meanwhile(
+    planned_ask: Ask, make: DataFactory, interfere: Callable[[Any], None]
+) -> None:
+    issue = await make.issue(await make.project(owner=(owner := await make.user())), assignee_id=owner.id)
+    query = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
+      issue { title assignee { username } } userErrors { code } } }"""
+    for number in range(2):
+        other = await make.user()
+        interfere(update(tables.Issue).where(col(tables.Issue.id) == issue.id).values(assignee_id=other.id))
+        change = {"projectPath": str(issue.project_id), "databaseId": issue.id, "title": f"Mine {number}"}
+        changed = (await planned_ask.data(query, owner, input=change))["updateIssue"]["issue"]
+        assert changed == {"title": f"Mine {number}", "assignee": {"username": other.username}}
+
+
 async def test_a_change_of_a_description_reads_once_and_writes_once(
     planned_ask: Ask, make: DataFactory, statements: StatementRecorder
 ) -> None:
