@@ -311,7 +311,7 @@ async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
 
 @mutation(entity="note", returns=Note, entity_description="The updated note.", description="Updates a note.")
 async def update_note(info: Info, input: UpdateNoteInput) -> tables.Note:
-    _, note = await find_in_project(info.context, tables.Note, input)
+    _, note = await find_in_project(info.context, tables.Note, input, changes=True)
     notes.require_parent(note, sent_values(input))
     await notes.require_visible(info.context, note)
     await require(info.context, Action.UPDATE_NOTE, note)
