@@ -67,16 +67,17 @@ def main(arguments: Sequence[str]) -> None:
                 WriteSide("floor", floor, write_questions.floor_questions(dataset.data)),
                 WriteSide("floor_v3", floor_v3, write_questions.v3_questions(dataset.data)),
             ]
-            check_same_answers(sides, options.cases)
+            # In the order of the table, in which the lists come after the writes.
+            cases = [each for each in TITLES if each in options.cases]
+            check_same_answers(sides, cases)
             servers.wait_for_background_work([service, floor, floor_v3])
             accepts, of_floors = (
                 write_questions.accept_questions(dataset.data, each, merge_requests[each]) for each in (project, floor_project)
             )
             accepts |= {name: of_floors[name] for name in goals.FLOORS.values()}
-            progress.expect(options.rounds * sum(key == ACCEPT or key in side.questions for side in sides for key in options.cases))
-            first_list = next((key for key in LISTS if key in options.cases), None)
-            # In the order of the table, in which the lists come after the writes.
-            for key in (each for each in TITLES if each in options.cases):
+            progress.expect(options.rounds * sum(key == ACCEPT or key in side.questions for side in sides for key in cases))
+            first_list = next((key for key in LISTS if key in cases), None)
+            for key in cases:
                 if key == ACCEPT:
                     measure_accepts(sides, accepts, options.rounds, postgres, progress, database)
                     continue
