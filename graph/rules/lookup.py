@@ -98,7 +98,7 @@ async def get_group(context: Context, path: str) -> tables.Namespace:
 
 def require_one(message: str, *keys: Any) -> None:
     """Requires that exactly one of the keys of an object is not None. Raises BadRequest with the message, which names the keys."""
-    if sum(key is not None for key in keys) != 1:
+    if keys.count(None) != len(keys) - 1:
         raise BadRequest(message)
 
 

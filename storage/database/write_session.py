@@ -97,7 +97,7 @@ class WriteSession(DatabaseSession):
         That is so if the caller repeats the transaction then (`may_repeat`). The commit writes such rows in the order of these calls.
         `reads_before_changes`: the statements that follow need not see what the transaction changes.
         """
-        if not self.may_repeat or self._has_begun or not any(row is each for each in self._rows.values()):
+        if not self.may_repeat or self._has_begun or self._rows.get(instance_state(row).key) is not row:
             return False
         self._reads_before_changes |= reads_before_changes
         self._pending.add_unlocked(row)
