@@ -50,7 +50,10 @@ def _key_of(node: Relations, row: Any) -> tuple[Any, ...]:
 def _known_row(node: Relations, run: PlanRun, objects: Sequence[Any]) -> Any:
     """The driver's row of an object whose relations were read before a mutation changed it; None if they must be read."""
     loader = run.context.loaders.get(node)
-    return None if loader is None or len(objects) > 1 else loader.get_loaded(_key_of(node, objects[0]))
+    if loader is None or len(objects) > 1:
+        return None
+    key = _key_of(node, objects[0])
+    return loader.get_loaded(key) if loader.is_loaded(key) else None
 
 
 def _begin_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]], work: PendingWork) -> bool:
