@@ -36,6 +36,7 @@ FIXTURES = [
     "tests.support.database.databases",
     "tests.support.database.database_selection",
     "tests.support.database.statements",
+    "tests.support.failed_plans",
     "tests.make",
     "tests.support.api_clients",
     "tests.support.servers.s3_server",

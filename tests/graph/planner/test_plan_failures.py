@@ -145,6 +145,7 @@ class TestUnavailableDatabase:
 
 
 class TestServiceFault:
+    @pytest.mark.fails_plans
     async def test_is_masked_identically(self, ask: FailureScenario, failing_statements: FailingStatements) -> None:
         for number in (1, 2):
             failing_statements.fail_at(number, sqlite3.DatabaseError("malformed"))
