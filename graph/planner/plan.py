@@ -1,7 +1,7 @@
 """A compiled operation and its runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graphql import FragmentDefinitionNode
 
@@ -26,8 +26,8 @@ class OperationPlan:
     arguments: list[FieldArguments]
     fragments: Mapping[str, FragmentDefinitionNode]
     field_count: int
-    answer_relations: PlannedRelations | None = None
-    statements: PlanStatements = field(default_factory=PlanStatements)
+    answer_relations: PlannedRelations | None
+    statements: PlanStatements
 
     async def run(self, context: Context, variables: VariableValues) -> PlanResult:
         """Executes the operation, and returns its data with the errors that the plan reports itself.

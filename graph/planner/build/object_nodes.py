@@ -95,7 +95,7 @@ class ObjectNodeBuilder:
         self, kind: GraphQLObjectType, fields: list[ResolvedField], steps: list[FieldStep], batch_steps: list[BatchNode]
     ) -> None:
         """Adds one statement for those of the fields that it may select, and steps for the others. Raises Unplannable."""
-        relations = self._rows.build_relations(kind, fields, min_statements=1 if self._context.is_mutation else 2)
+        relations = self._rows.build_relations(kind, fields)
         selected = relations.keys if relations is not None else set()
         if relations is not None:
             if self._context.is_mutation:

@@ -12,6 +12,7 @@ from sqlalchemy.inspection import inspect
 from graph.fields.declarations import IndexedBy, NamesOf, ToOne
 from graph.fields.row_sources import FromJoins, FromSql
 from graph.planner.build.build_context import BuildContext, ObjectFieldStep, StepBuilder
+from graph.planner.build.relation_fields import count_statements, key_attributes_of
 from graph.planner.codegen.leaf_serializers import (
     PLAIN_TYPES,
     global_id_serializer,
@@ -265,10 +266,10 @@ class RowNodeBuilder:
 
     # Of objects that a resolver gave
 
-    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[ResolvedField], min_statements: int) -> Relations | None:
-        """One statement for all relations of a level's objects; None where loaders need fewer than `min_statements`."""
+    def build_relations(self, kind: GraphQLObjectType, relation_fields: list[ResolvedField]) -> Relations | None:
+        """One statement for all relations of a level's objects; None where loaders need no more, and none can be read before a mutation."""
         row = table_of(kind)
-        if row is None or _count_statements(relation_fields) < min_statements:
+        if row is None or count_statements(relation_fields) < (1 if self._context.is_mutation else 2):
             return None
         select_builder = SelectBuilder(row, self._sql_dialect)
         parts: list[tuple[str, ViewPart]] = []
@@ -279,7 +280,7 @@ class RowNodeBuilder:
         if not parts:
             return None
         id_index = select_builder.root.select_column("id")
-        key_attributes = None if select_builder.needs_viewer else _key_attributes_of(relation_fields)
+        key_attributes = None if select_builder.needs_viewer else key_attributes_of(relation_fields)
         return Relations(select_builder, self._generated(RowView(parts)), id_index, key_attributes=key_attributes)
 
     # Of lists
@@ -370,34 +371,6 @@ def _attributes_of_step(step: FieldStep | BatchNode, source: SelectSource) -> tu
     if isinstance(step, LoaderStep):
         return (step.field_source.key,)
     return (step.attribute,) if isinstance(step, AttributeStep) else None
-
-
-def _key_attributes_of(relation_fields: list[ResolvedField]) -> tuple[str, ...] | None:
-    """The attributes of an object on which these fields depend, if they only refer to other rows; None if they depend on more."""
-    keys = {"id": None}
-    for resolved in relation_fields:
-        match resolved.kind:
-            case RelationKind(ToOne(key=key)):
-                keys[key] = None
-            case RelationKind(NamesOf()):
-                pass
-            case _:
-                return None
-    return tuple(keys)
-
-
-def _count_statements(relation_fields: list[ResolvedField]) -> int:
-    """How many statements loaders take for these fields."""
-    targets: set[Any] = set()
-    for resolved in relation_fields:
-        match resolved.kind:
-            case RelationKind(ToOne(target=target)):
-                targets.add(target)
-            case RelatedKind(declared):
-                targets.add(declared.related_columns[0].class_.__tablename__)
-            case RelationKind(declared) | FromRowKind(declared):
-                targets.add(declared)
-    return len(targets)
 
 
 def add_step(step: ObjectFieldStep, steps: list[FieldStep], batch_steps: list[BatchNode]) -> None:

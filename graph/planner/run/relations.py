@@ -75,7 +75,7 @@ NODE_STARTERS[Relations] = _begin_relations
 
 async def _execute_relations(node: Relations, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises PlanBailout where a row is missing and there are no fallback steps."""
-    known = _known_row(node, run, objects) if node.fallback_steps else None
+    known = _known_row(node, run, objects)
     rows = await _fetch_relations(node, run, objects) if known is None else [known]
     filled = await execute_view(node.view, run, rows)
     id_index = node.id_index
