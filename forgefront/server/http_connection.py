@@ -7,7 +7,6 @@ A slow client costs one connection for a bounded time and nothing else. Timeouts
 
 import asyncio
 import http
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from forgefront.server.request_framing import encode_request_line, find_header_error, make_body_header, to_origin_form
+from forgefront.server.response_writes import BufferedTransport, ResponseBatches
 
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -71,54 +71,15 @@ def render_error(status: int) -> bytes:
     )
 
 
-class BufferedTransport:
-    """The transport of a response: its header and its body, when they come together, are one write to the connection.
-
-    `close` closes the connection after what has been written.
-    """
-
-    __slots__ = ("_buffer", "_close", "_loop", "_transport", "is_closing")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]) -> None:
-        self._transport = transport
-        self._loop = loop
-        self._close = close
-        self._buffer: bytes | None = None
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        if self._buffer is not None:
-            data = self._buffer + data
-            self._buffer = None
-            self._write(data)
-        else:
-            # A header that is sent before its body waits only for the callbacks that are ready now.
-            self._buffer = data
-            self._loop.call_soon(self.flush)
-
-    def flush(self) -> None:
-        if self._buffer is not None:
-            buffered, self._buffer = self._buffer, None
-            self._write(buffered)
-
-    def close(self) -> None:
-        self.flush()
-        self._close()
-
-    def _write(self, data: bytes) -> None:
-        # uvloop raises for a connection that the client has reset, of which nobody is notified yet.
-        if not self.is_closing():
-            self._transport.write(data)
-
-
 class RequestHeaderRejected(Exception):
     """Stops the parser in the middle of a header that is rejected."""
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One connection. `timeouts` is set on a subclass by `create_connection_class`, because uvicorn creates the instances."""
+    """One connection. `create_connection_class` makes the subclass for an event loop, because uvicorn creates the instances."""
 
-    timeouts = ConnectionTimeouts(header=20, idle=30, keep_alive=30)
+    timeouts: ConnectionTimeouts
+    batches: ResponseBatches
 
     def __init__(
         self,
@@ -167,6 +128,8 @@ class HttpConnection(HttpToolsProtocol):
             # The response that is sent now would end in the middle of the WebSocket, and nobody would notice its client disconnect.
             self._reject(400)
             return
+        # The response to an earlier request may wait for others.
+        self._buffered_transport.flush()
         super().handle_websocket_upgrade()
         self._drop_references()
 
@@ -283,6 +246,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
+        self._buffered_transport.batch = self.batches.join(self.loop)
         cycle.transport = self._buffered_transport  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
@@ -291,6 +255,7 @@ class HttpConnection(HttpToolsProtocol):
         cancels once any byte arrives."""
         self._idle_since = self.loop.time()
         self.server_state.total_requests += 1
+        self._buffered_transport.batch.end_response()
         if self.transport.is_closing() or self._linger_timer is not None:
             return
         if self.pipeline:
@@ -388,5 +353,5 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:
-    """The connection class with these timeouts."""
-    return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts})
+    """The connection class of an event loop, with these timeouts."""
+    return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts, "batches": ResponseBatches()})

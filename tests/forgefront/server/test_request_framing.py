@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
-from forgefront.server.http_connection import HttpConnection
+from forgefront.server.http_connection import ConnectionTimeouts, create_connection_class
 
 UPGRADE = b"Host: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
 END = b"GET /end HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -60,7 +60,7 @@ async def exchange(*pieces: bytes) -> tuple[list[str], bytes]:
 
     config = uvicorn.Config(app, interface="asgi3", log_config=None, ws=WebSocketsSansIOProtocol)
     config.load()
-    connection = HttpConnection(config, ServerState(), {})
+    connection = create_connection_class(ConnectionTimeouts(header=20, idle=30, keep_alive=30))(config, ServerState(), {})
     transport = Transport()
     connection.connection_made(transport)
     for piece in pieces:
