@@ -5,6 +5,7 @@ has the same format and the same redaction. Lines go to standard error; standard
 """
 
 import asyncio
+import io
 import logging
 import re
 import sys
@@ -55,7 +56,7 @@ _SQL_DETAIL_PATTERN = re.compile(r"(\nDETAIL:\s).*?(?=\n\[SQL|\nHINT:|\n\n|\Z)",
 
 def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | None = None) -> None:
     """Configures every logger of the process. `level` is the minimum; `stream` is standard error by default."""
-    stream = stream or sys.stderr
+    stream = stream or _open_standard_error()
     min_level = logging.getLevelNamesMapping()[level.upper()]
     shared: list[Processor] = [
         structlog.stdlib.add_log_level,
@@ -95,6 +96,16 @@ def configure(log_format: Literal["json", "text"], level: str, stream: TextIO | 
     for name in ("aiosqlite", "alembic", "uvicorn.error", "sqlalchemy", "websockets", "asyncssh", "httpcore", "httpx", "hpack"):
         logging.getLogger(name).setLevel(max(min_level, logging.WARNING))
     logging.captureWarnings(True)
+
+
+def _open_standard_error() -> TextIO:
+    """Standard error with a buffer, which is flushed after each line but an access line (`_create_json_writer`).
+
+    PYTHONUNBUFFERED, which many containers set, takes the buffer away; then each access line would wake the program that collects the log.
+    """
+    stream = sys.stderr
+    has_no_buffer = stream is sys.__stderr__ and isinstance(getattr(stream, "buffer", None), io.RawIOBase)
+    return open(stream.fileno(), "w", encoding=stream.encoding, errors=stream.errors, closefd=False) if has_no_buffer else stream
 
 
 class _StreamLogger(structlog.WriteLogger):

@@ -4,6 +4,10 @@ import asyncio
 import io
 import json
 import logging
+import os
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -197,6 +201,28 @@ class TestDirectLines:
         paths_ = [[json.loads(line).get("path", "beside") for line in lines.splitlines()] for lines in stream.rounds]
         assert paths_[0] == ["/1", "/2", "/3"]
         assert [path for some in paths_ for path in some] == ["/1", "/2", "/3", "/4", "beside", "/5", "/6", "/7"]
+
+    @pytest.mark.parametrize("unbuffered", ["", "1"])
+    def test_they_are_one_write_whatever_the_buffering_of_the_process(self, unbuffered: str) -> None:
+        program = """
+import asyncio
+from forgefront import logs
+
+async def write_lines():
+    write = logs.create_unredacted_writer("access")
+    for path in ("/1", "/2", "/3"):
+        write({"path": path, "event": "request"})
+
+logs.configure("json", "info")
+asyncio.run(write_lines())
+"""
+        # Each write to it is a datagram.
+        collector, stderr = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with collector, stderr:
+            environment = os.environ | {"PYTHONUNBUFFERED": unbuffered}
+            subprocess.run([sys.executable, "-c", program], env=environment, stderr=stderr, check=True, timeout=60)
+            datagram = collector.recv(65536)
+        assert [json.loads(line)["path"] for line in datagram.splitlines()] == ["/1", "/2", "/3"]
 
     def test_are_not_written_below_the_level(self) -> None:
         stream = io.StringIO()
