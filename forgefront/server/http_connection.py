@@ -16,7 +16,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from forgefront.server.request_framing import encode_request_line, find_header_error, make_body_header, to_origin_form
-from forgefront.server.response_writes import BufferedTransport, ResponseBatches
+from forgefront.server.response_writes import BufferedTransport, WaitingResponses
 
 MAX_TARGET_BYTES = 16 * 1024
 MAX_HEADER_BYTES = 64 * 1024
@@ -79,7 +79,7 @@ class HttpConnection(HttpToolsProtocol):
     """One connection. `create_connection_class` makes the subclass for an event loop, because uvicorn creates the instances."""
 
     timeouts: ConnectionTimeouts
-    batches: ResponseBatches
+    waiting_responses: WaitingResponses
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._buffered_transport = BufferedTransport(transport, self.loop, self._close_after_response)
+        self._buffered_transport = BufferedTransport(transport, self.loop, self.waiting_responses, self.tasks, self._close_after_response)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -246,7 +246,6 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle
-        self._buffered_transport.batch = self.batches.join(self.loop)
         cycle.transport = self._buffered_transport  # type: ignore[assignment]
         super()._start_asgi_task(cycle, app)
 
@@ -255,7 +254,6 @@ class HttpConnection(HttpToolsProtocol):
         cancels once any byte arrives."""
         self._idle_since = self.loop.time()
         self.server_state.total_requests += 1
-        self._buffered_transport.batch.end_response()
         if self.transport.is_closing() or self._linger_timer is not None:
             return
         if self.pipeline:
@@ -354,4 +352,4 @@ class HttpConnection(HttpToolsProtocol):
 
 def create_connection_class(timeouts: ConnectionTimeouts) -> type[HttpConnection]:
     """The connection class of an event loop, with these timeouts."""
-    return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts, "batches": ResponseBatches()})
+    return type("HttpConnection", (HttpConnection,), {"timeouts": timeouts, "waiting_responses": WaitingResponses()})

@@ -1,58 +1,40 @@
 """How responses are written to connections.
 
 A write may wake the client on another core. On a virtual machine that interrupt leaves the guest, after which the caches and branch
-predictors of this core are cold: a fifth of the time of a short request. So the responses of requests that arrived together are written
-together, unless they would wait for longer than MAX_WAIT_SECONDS.
+predictors of this core are cold: up to a fifth of the time of a short request. So the responses that one iteration of the event loop
+completes are written together, unless the first one would wait for longer than MAX_WAIT_SECONDS.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 MAX_WAIT_SECONDS = 0.001
-"""How long the first response of a batch waits for others; a request that is being handled is not interrupted when it is over."""
+"""How long a complete response may wait for others. A request that is being handled is not interrupted when the time is over."""
 MAX_WAITING_BYTES = 64 * 1024
 """A longer piece of a response is written at once, so that the transport can pause its producer."""
 
 
-class ResponseBatch:
-    """The responses of requests that arrived in one iteration of the event loop, as far as they are complete within it.
+class WaitingResponses:
+    """The responses, on all connections of an event loop, that are written in its next iteration at the latest."""
 
-    A request whose handling waits for something else, as for a database in another process, is answered without the others.
-    """
+    __slots__ = ("_pieces", "_since")
 
-    __slots__ = ("_is_open", "_pieces", "_unanswered_count", "_waits_since")
-
-    def __init__(self, *, is_open: bool = True) -> None:
-        self._is_open = is_open
+    def __init__(self) -> None:
         self._pieces: list[tuple[asyncio.Transport, bytes]] = []
-        self._unanswered_count = 0
-        self._waits_since = 0.0
+        self._since = 0.0
 
-    def add_request(self) -> None:
-        self._unanswered_count += 1
+    def add(self, transport: asyncio.Transport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
+        """Adds a piece of a response. Pieces are written in the order in which they are added."""
+        if not self._pieces:
+            self._since = time.monotonic()
+            loop.call_soon(self.write)
+        self._pieces.append((transport, data))
+        if len(data) > MAX_WAITING_BYTES or time.monotonic() - self._since > MAX_WAIT_SECONDS:
+            self.write()
 
-    def write(self, transport: asyncio.Transport, data: bytes) -> None:
-        """Writes a piece of a response, now or with those of other requests."""
-        pieces = self._pieces
-        if not pieces:
-            self._waits_since = time.monotonic()
-        pieces.append((transport, data))
-        if not self._is_open or len(data) > MAX_WAITING_BYTES or time.monotonic() - self._waits_since > MAX_WAIT_SECONDS:
-            self.flush()
-
-    def end_response(self) -> None:
-        """One of the requests has been answered. With the last one all responses are written."""
-        self._unanswered_count -= 1
-        if not self._unanswered_count:
-            self.flush()
-
-    def close(self) -> None:
-        """The iteration has ended: what is written later does not wait."""
-        self._is_open = False
-        self.flush()
-
-    def flush(self) -> None:
+    def write(self) -> None:
+        """Writes what waits."""
         pieces, self._pieces = self._pieces, []
         for transport, data in pieces:
             # uvloop raises for a connection that the client has reset, of which nobody is notified yet.
@@ -60,43 +42,30 @@ class ResponseBatch:
                 transport.write(data)
 
 
-class ResponseBatches:
-    """The batches of all connections of an event loop."""
-
-    __slots__ = ("_newest",)
-
-    def __init__(self) -> None:
-        self._newest: ResponseBatch | None = None
-
-    def join(self, loop: asyncio.AbstractEventLoop) -> ResponseBatch:
-        """The batch of a request whose task is created now."""
-        batch = self._newest
-        if batch is None:
-            batch = self._newest = ResponseBatch()
-            loop.call_soon(self._end, batch, loop)
-        batch.add_request()
-        return batch
-
-    def _end(self, batch: ResponseBatch, loop: asyncio.AbstractEventLoop) -> None:
-        # The tasks of its requests are ready by now, and run before a callback that is added now.
-        self._newest = None
-        loop.call_soon(batch.close)
-
-
 class BufferedTransport:
-    """The transport of a response: its header and its body, when they come together, are one write to the connection.
+    """The transport of responses: header and body of one, when they come together, are one write to the connection, and may wait for
+    the responses of other connections in `waiting`.
 
-    `batch` is that of the request, and is set when the request begins. `close` closes the connection after what has been written.
+    `running` are the requests of all connections that are being handled: the response to a request that is alone does not wait. `close`
+    closes the connection after what has been written.
     """
 
-    __slots__ = ("_buffer", "_close", "_loop", "_transport", "batch", "is_closing")
+    __slots__ = ("_buffer", "_close", "_loop", "_running", "_transport", "_waiting", "is_closing")
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        loop: asyncio.AbstractEventLoop,
+        waiting: WaitingResponses,
+        running: Collection[object],
+        close: Callable[[], None],
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._waiting = waiting
+        self._running = running
         self._close = close
         self._buffer: bytes | None = None
-        self.batch = ResponseBatch(is_open=False)
         self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
@@ -114,12 +83,15 @@ class BufferedTransport:
         if self._buffer is not None:
             buffered, self._buffer = self._buffer, None
             self._write(buffered)
-        self.batch.flush()
+        self._waiting.write()
 
     def close(self) -> None:
         self.flush()
         self._close()
 
     def _write(self, data: bytes) -> None:
-        if not self.is_closing():
-            self.batch.write(self._transport, data)
+        if self.is_closing():
+            return
+        self._waiting.add(self._transport, data, self._loop)
+        if len(self._running) <= 1:
+            self._waiting.write()

@@ -12,7 +12,7 @@ from uvicorn.server import ServerState
 
 from forgefront.server import response_writes
 from forgefront.server.http_connection import ConnectionTimeouts, HttpConnection, create_connection_class
-from forgefront.server.response_writes import BufferedTransport, ResponseBatch
+from forgefront.server.response_writes import BufferedTransport, WaitingResponses
 
 
 class Transport(asyncio.Transport):
@@ -30,24 +30,28 @@ class Transport(asyncio.Transport):
         return "closed" in self.seen
 
 
+def buffer_writes(transport: Transport) -> BufferedTransport:
+    return BufferedTransport(transport, asyncio.get_running_loop(), WaitingResponses(), (), transport.close)
+
+
 class TestResponse:
     async def test_header_and_body_are_one_write(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
+        joined = buffer_writes(transport)
         joined.write(b"header")
         joined.write(b"body")
         assert transport.seen == [b"headerbody"]
 
     async def test_a_header_without_a_body_is_written_immediately(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
+        joined = buffer_writes(transport)
         joined.write(b"header")
         await asyncio.sleep(0)
         assert transport.seen == [b"header"]
 
     async def test_buffered_bytes_are_flushed_on_close(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
+        joined = buffer_writes(transport)
         joined.write(b"header")
         joined.close()
         assert transport.seen == [b"header", "closed"]
@@ -55,7 +59,7 @@ class TestResponse:
 
     async def test_nothing_is_written_to_a_connection_that_the_client_has_reset(self) -> None:
         transport = Transport()
-        joined = BufferedTransport(transport, asyncio.get_running_loop(), transport.close)
+        joined = buffer_writes(transport)
         joined.write(b"header")
         transport.close()
         await asyncio.sleep(0)
@@ -66,7 +70,7 @@ class TestResponse:
 
 class Connections:
     """Connections of one event loop, and what happens on them in its order: `begun 1 /path` when the app is called for a request of
-    connection 1, `written 1` when bytes reach its transport.
+    connection 1, `ready 1` when a request has waited, `written 1` when bytes reach its transport.
 
     The app answers a path with the path, after waiting for `released` for `/wait`, with 100 KB for `/large`.
     """
@@ -78,10 +82,11 @@ class Connections:
         config = uvicorn.Config(self._answer, interface="asgi3", log_config=None, ws=WebSocketsSansIOProtocol)
         config.load()
         connection_class = create_connection_class(ConnectionTimeouts(header=20, idle=30, keep_alive=30))
+        state = ServerState()
         self._connections: list[HttpConnection] = []
         self._transports: list[LoggedTransport] = []
         for number in range(1, count + 1):
-            connection = connection_class(config, ServerState(), {})
+            connection = connection_class(config, state, {})
             transport = LoggedTransport(self.events, number)
             connection.connection_made(transport)
             self._connections.append(connection)
@@ -92,6 +97,7 @@ class Connections:
         self.events.append(f"begun {dict(scope['headers'])[b'host'].decode()} {path}")
         if path == "/wait":
             await self.released.wait()
+            self.events.append(f"ready {dict(scope['headers'])[b'host'].decode()}")
         body = b"x" * 100_000 if path == "/large" else path.encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})
         await send({"type": "http.response.body", "body": body})
@@ -132,13 +138,22 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-class TestRequestsThatArriveTogether:
+class TestRequestsThatAreHandledTogether:
     async def test_are_answered_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3)
         for number in (1, 2, 3):
             connections.send(number, "/a")
         await settle()
         assert connections.events == ["begun 1 /a", "begun 2 /a", "begun 3 /a", "written 1", "written 2", "written 3"]
+
+    async def test_also_when_they_have_waited_for_something(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        connections = Connections(monkeypatch, 3)
+        for number, path in ((1, "/wait"), (2, "/wait"), (3, "/wait")):
+            connections.send(number, path)
+        await settle()
+        connections.released.set()
+        await settle()
+        assert connections.events[3:] == ["ready 1", "ready 2", "ready 3", "written 1", "written 2", "written 3"]
 
     async def test_a_request_alone_is_answered_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 1)
@@ -152,18 +167,6 @@ class TestRequestsThatArriveTogether:
             connections.send(number, path)
         await settle()
         assert connections.events[3:] == ["written 1", "written 3"]
-        connections.released.set()
-        await settle()
-        assert connections.events[5:] == ["written 2"]
-
-    async def test_one_whose_handling_has_waited_is_not_delayed_by_new_ones(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        connections = Connections(monkeypatch, 2)
-        connections.send(1, "/wait")
-        await settle()
-        connections.released.set()
-        connections.send(2, "/a")
-        await settle()
-        assert connections.events == ["begun 1 /wait", "written 1", "begun 2 /a", "written 2"]
 
     async def test_the_first_response_waits_for_a_bounded_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3, wait_seconds=-1)
@@ -228,15 +231,3 @@ class TestRequestsThatArriveTogether:
             b"HTTP/1.1 200 OK",
             b"/aHTTP/1.1 400 Bad Request",
         ]
-
-
-class TestBatch:
-    async def test_nothing_waits_once_it_is_closed(self) -> None:
-        batch, transport = ResponseBatch(), Transport()
-        batch.add_request()
-        batch.write(transport, b"a")
-        assert transport.seen == []
-        batch.close()
-        assert transport.seen == [b"a"]
-        batch.write(transport, b"b")
-        assert transport.seen == [b"a", b"b"]
