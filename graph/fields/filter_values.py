@@ -1,19 +1,27 @@
-"""The values of a filter that only bind parameters of a statement, such as the ends of a time range.
+"""The values of a filter that only bind parameters of a statement: the ends of a time range, and the string of a search.
 
-Dashboards request "the last 30 days": their ranges differ each time, and compiling a statement for each takes longer than running it. So
-the statement of a list is compiled for the shape of its filter, and takes these values when it runs.
+Dashboards request "the last 30 days", and people search for a word while they type it: these values differ each time, and compiling a
+statement for each takes longer than running it. So the statement of a list is compiled for the shape of its filter, and takes these values
+when it runs.
 """
 
 import copy
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from graph.rules.search_terms import MAX_SEARCH_LENGTH
+from storage.database.dialects import PlainText, is_plain_text
 
 VARYING_ATTRIBUTES = "varying_attributes"
 """The attribute of the class of an input object that names those of its fields whose values have no other effect on conditions than as the
 values of their parameters."""
+SEARCH_ATTRIBUTES = "search_attributes"
+"""The attribute of the class of a filter that names those of its fields that conditions only pass to `contains_ignoring_case`. Their values
+vary if they are plain text; a statement for another string is compiled for it."""
 
 
 def varying_values(filter_input: Any) -> dict[str, Any]:
-    """The values by the names of their parameters, as `created.since`; those that are not given are left out."""
+    """The values by the names of their parameters, as `created.since` and `search`; those that are not given are left out."""
     if filter_input is None:
         return {}
     attributes = vars(filter_input)
@@ -25,7 +33,16 @@ def varying_values(filter_input: Any) -> dict[str, Any]:
             for inner in getattr(value, VARYING_ATTRIBUTES, ())
             if (each := getattr(value, inner)) is not None
         }
+        found |= {name: attributes[name] for name in _varying_searches(filter_input)}
     return found
+
+
+def _varying_searches(filter_input: Any) -> Iterator[str]:
+    """The names of the fields of the filter that have plain text to search for."""
+    for name in getattr(filter_input, SEARCH_ATTRIBUTES, ()):
+        # An empty string is no condition in some filters; a long one is refused when conditions are made of it.
+        if (string := getattr(filter_input, name)) and len(string) <= MAX_SEARCH_LENGTH and is_plain_text(string):
+            yield name
 
 
 def shape_of(filter_input: Any) -> str:
@@ -38,7 +55,7 @@ def shape_of(filter_input: Any) -> str:
     attributes = vars(filter_input)
     shape: str | None = attributes.get("shape")
     if shape is None:
-        shape = attributes["shape"] = repr(_copy_with(filter_input, lambda value, inner: getattr(value, inner) is not None))
+        shape = attributes["shape"] = repr(_copy_with(filter_input, lambda value: value is not None))
     return shape
 
 
@@ -49,18 +66,20 @@ def with_distinct_values(filter_input: Any) -> tuple[Any, dict[int, str]]:
     """
     if not varying_values(filter_input):
         return filter_input, {}
-    distinct = _copy_with(filter_input, lambda value, inner: copy.deepcopy(each) if (each := getattr(value, inner)) is not None else None)
+    distinct = _copy_with(filter_input, lambda value: PlainText(value) if isinstance(value, str) else copy.deepcopy(value))
     return distinct, {id(value): name for name, value in varying_values(distinct).items()}
 
 
-def _copy_with(filter_input: Any, replace: Any) -> Any:
-    """A copy whose varying values are replaced by `replace(object, attribute)`."""
+def _copy_with(filter_input: Any, replace: Callable[[Any], Any]) -> Any:
+    """A copy whose varying values are replaced."""
     copied = copy.copy(filter_input)
     vars(copied).pop("varying_values", None)
     for name, value in [*vars(copied).items()]:
         if inner_names := getattr(value, VARYING_ATTRIBUTES, ()):
             inner_copy = copy.copy(value)
             for inner in inner_names:
-                setattr(inner_copy, inner, replace(value, inner))
+                setattr(inner_copy, inner, replace(getattr(value, inner)))
             setattr(copied, name, inner_copy)
+    for name in _varying_searches(filter_input):
+        setattr(copied, name, replace(getattr(filter_input, name)))
     return copied

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -77,6 +77,8 @@ class IssueFilter:
     created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
     updated: DateTimeRange | None = strawberry.field(description="Last updated in this time range.", default=None)
     closed: DateTimeRange | None = strawberry.field(description="Closed in this time range, and not reopened since.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search",)
 
     def conditions(self) -> list[Any]:
         issue = tables.Issue

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -82,6 +82,8 @@ async def _load_issue_counts(context: Context, label: Any) -> Mapping[IssueState
 class LabelFilter:
     name: list[str] | None = strawberry.field(description="Name is one of these.", default=None)
     search: str | None = strawberry.field(description="Name contains this string, ignoring case.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search",)
 
     def conditions(self) -> list[Any]:
         found: list[Any] = []

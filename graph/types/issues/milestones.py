@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -118,6 +118,8 @@ class MilestoneFilter:
     state: list[MilestoneState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
     iid: list[int] | None = strawberry.field(description="Number within the project is one of these.", default=None)
     search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search",)
 
     def conditions(self) -> list[Any]:
         milestone = tables.Milestone

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -112,6 +112,8 @@ class MergeRequestFilter:
     created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
     updated: DateTimeRange | None = strawberry.field(description="Last updated in this time range.", default=None)
     merged: DateTimeRange | None = strawberry.field(description="Merged in this time range.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search",)
 
     def conditions(self) -> list[Any]:
         row = tables.MergeRequest

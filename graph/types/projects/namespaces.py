@@ -1,7 +1,7 @@
 """Namespaces: the first segment of full paths."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 
@@ -41,6 +41,8 @@ class Namespace:
 @strawberry.input(description="Filters namespaces; all specified fields must match.")
 class NamespaceFilter:
     search: str | None = strawberry.field(description="Name or path contains this string, ignoring case.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search",)
 
     def conditions(self) -> list[Any]:
         return [namespaces.matching(validate_search(self.search))] if self.search else []

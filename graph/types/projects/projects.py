@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from enum import Enum
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import strawberry
 from sqlalchemy import case
@@ -304,6 +304,8 @@ class ProjectFilter:
         description="If true, all projects of the instance. Administrators only, who see all projects anyway; others receive an error.",
         default=None,
     )
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("search", "name_contains")
 
     def conditions(self) -> list[Any]:
         project = tables.Project

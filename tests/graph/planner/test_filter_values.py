@@ -1,4 +1,4 @@
-"""Time ranges of filters: one statement serves all, whatever their ends."""
+"""Time ranges and searches of filters: one statement serves all, whatever their ends and strings."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.visitors import iterate
 
-from graph.fields.filter_values import shape_of, varying_values, with_distinct_values
+from graph.fields.filter_values import SEARCH_ATTRIBUTES, shape_of, varying_values, with_distinct_values
 from graph.operations.execution import Graph
 from graph.planner.sql import page_select
 from graph.types.inputs import DateTimeRange
@@ -29,6 +29,15 @@ query Ranges($path: String!, $first: DateTime, $second: DateTime, $end: DateTime
 MERGED = """
 query Merged($path: String!, $range: DateTimeRange!, $states: [RollupState!]) { project(path: $path) {
   mergeRequests(filter: {merged: $range, headState: $states}) { nodes { iid } } } }
+"""
+
+
+SEARCHES = """
+query Searches($path: String!, $search: String) { project(path: $path) {
+  issues(filter: {search: $search}, orderBy: {field: CREATED_AT, direction: ASC}) { totalCount nodes { title } } } }
+"""
+PROJECTS = """
+query Projects($search: String, $name: String) { projects(filter: {search: $search, nameContains: $name}) { nodes { name } } }
 """
 
 
@@ -121,6 +130,68 @@ class TestTimeRanges:
                 assert sorted(each["iid"] for each in found["project"]["mergeRequests"]["nodes"]) == sorted(iids)
 
 
+@requires_planner
+class TestSearches:
+    TITLES = ("Crash at start", "crash_dump is empty", "100% of CPU", "Ümlaut ÄÖ", "a/b \\ c", "start")
+
+    @pytest.fixture
+    async def titles(self, make: DataFactory, project: tables.Project) -> None:
+        for number, title in enumerate(self.TITLES):
+            await make.issue(project, title=title, created_at=day(10 + number))
+
+    @pytest.mark.usefixtures("titles")
+    async def test_share_a_statement(self, make: DataFactory, owner: tables.User, project: tables.Project, pages: list[Any]) -> None:
+        graph = Graph(make.services)
+
+        async def find(search: str) -> list[str]:
+            variables = {"path": str(project.id), "search": search}
+            result = await graph.run_document(SEARCHES, variables, None, token_of(owner), request_id="test")
+            assert not result.errors
+            issues = result.data["project"]["issues"]  # type: ignore[index]
+            assert issues["totalCount"] == len(issues["nodes"])
+            return [issue["title"] for issue in issues["nodes"]]
+
+        # graphql-core answers the text first.
+        assert await find("START") == ["Crash at start", "start"]
+        assert await find("START") == ["Crash at start", "start"]
+        assert len(pages) == 1
+        assert await find("crash") == ["Crash at start", "crash_dump is empty"]
+        assert await find("\\") == ["a/b \\ c"]
+        assert await find("nothing") == []
+        assert len(pages) == 1
+
+    @pytest.mark.usefixtures("titles")
+    @pytest.mark.parametrize("search", ["", "h_d", "_", "%", "0%", "/", "a/b", "\\", "ü", "äÖ", "CRASH", "x" * 1_000, None])
+    async def test_find_what_graphql_core_finds(
+        self, make: DataFactory, owner: tables.User, project: tables.Project, search: str | None
+    ) -> None:
+        found = await ask(make, owner, SEARCHES, path=str(project.id), search=search)
+        expected = [title for title in self.TITLES if (search or "").lower() in title.lower()]
+        assert [each["title"] for each in found["project"]["issues"]["nodes"] if each["title"] in self.TITLES] == expected
+
+    async def test_a_string_that_is_too_long_is_refused_after_one_that_is_not(
+        self, make: DataFactory, owner: tables.User, project: tables.Project
+    ) -> None:
+        graph = Graph(make.services)
+        for search, is_refused in (("x", False), ("x", False), ("x" * 1_001, True), ("x", False)):
+            variables = {"path": str(project.id), "search": search}
+            result = await graph.run_document(SEARCHES, variables, None, token_of(owner), request_id="test")
+            assert bool(result.errors) == is_refused
+
+    async def test_that_had_the_same_string_may_differ(self, make: DataFactory, owner: tables.User) -> None:
+        for name in ("one", "two", "one two"):
+            await make.project(owner=owner, name=name)
+        for search, name, names in (("one", "one", {"one", "one two"}), ("one", "two", {"one two"}), ("two", "o", {"two", "one two"})):
+            found = await ask(make, owner, PROJECTS, search=search, name=name)
+            assert {each["name"] for each in found["projects"]["nodes"]} == names
+
+
+def find_search_filters() -> Iterator[type]:
+    for kind in find_filters():
+        if getattr(kind, SEARCH_ATTRIBUTES, ()):
+            yield kind
+
+
 def find_range_filters() -> Iterator[type]:
     for kind in find_filters():
         if any(field.type in (DateTimeRange, DateTimeRange | None) for field in dataclasses.fields(kind)):
@@ -147,21 +218,47 @@ class TestFilters:
             f"{name}.{end}" for name in ranges for end in ("since", "until")
         )
 
+    def test_with_searches_are_known(self) -> None:
+        assert {kind.__name__ for kind in find_search_filters()} == {
+            "IssueFilter", "LabelFilter", "MergeRequestFilter", "MilestoneFilter", "NamespaceFilter", "ProjectFilter",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize("kind", list(find_search_filters()), ids=lambda kind: kind.__name__)
+    def test_bind_a_searched_string_and_nothing_made_of_it(self, kind: Any) -> None:
+        """A condition that was made of the string would keep the one with which it was compiled."""
+        given = kind(**dict.fromkeys(kind.search_attributes, "Needle"))
+        distinct, names = with_distinct_values(given)
+        bound = [
+            each.value
+            for condition in distinct.conditions()
+            for each in iterate(condition)
+            if isinstance(each, BindParameter) and "needle" in str(each.value).lower()
+        ]
+        assert bound
+        assert {names.get(id(value), "made of it") for value in bound} == set(kind.search_attributes)
+
 
 class TestShape:
     def test_tells_which_ends_are_given_and_not_their_values(self) -> None:
         first, second = [IssueFilter(created=DateTimeRange(since=day(number)), search="a") for number in (1, 2)]
         assert shape_of(first) == shape_of(second)
-        assert varying_values(first) == {"created.since": day(1)}
+        assert varying_values(first) == {"created.since": day(1), "search": "a"}
         others = [
             IssueFilter(created=DateTimeRange(until=day(1)), search="a"),
             IssueFilter(created=DateTimeRange(since=day(1), until=day(1)), search="a"),
             IssueFilter(updated=DateTimeRange(since=day(1)), search="a"),
-            IssueFilter(created=DateTimeRange(since=day(1)), search="b"),
+            IssueFilter(created=DateTimeRange(since=day(1))),
             IssueFilter(search="a"),
             None,
         ]
         assert len({shape_of(each) for each in (first, *others)}) == 7
+
+    def test_tells_whether_a_string_is_searched_for_and_which_if_it_is_no_plain_text(self) -> None:
+        assert shape_of(IssueFilter(search="a")) == shape_of(IssueFilter(search="b"))
+        assert varying_values(IssueFilter(search="a")) == {"search": "a"}
+        special = ["", "a%", "b%", "a_", "a/", "ä", "True", None]
+        shapes = {shape_of(IssueFilter(search=search)) for search in special}
+        assert len(shapes) == 8
 
     def test_of_a_copy_is_its_own(self) -> None:
         given = IssueFilter(created=DateTimeRange(since=day(1)))
