@@ -1,6 +1,7 @@
 """`forgefront serve`."""
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -90,6 +91,9 @@ def _create_greeting(created: "Demo | None", existing: "ExistingDemo | None") ->
         elif existing is not None:
             lines += ["", f"The data are from an earlier run. To print a token: {show}", "", "Three commands to try:"]
             lines += _example_commands(base, f"$({show})", existing.project_id)
+            lines += ["A runner for the builds of demo/pipeline, with the token that the first command prints:"]
+            lines += [_graphql_command(base, f"$({show})", '{ project(path: "demo/pipeline") { runners(first: 1) { nodes { token } } } }')]
+            lines += [f"  FORGEFRONT_RUNNER_TOKEN=TOKEN {_program_name()} runner --url {base}"]
         elif not _has_administrator(config):
             lines += ["", "There is no administrator yet. To create the first account:"]
             lines += [f"  {_program_name()} admin user create NAME --email ADDRESS --admin --data {_quote(config.data)}"]
@@ -131,12 +135,17 @@ def _has_administrator(config: Config) -> bool:
 
 def _example_commands(base: str, token: str, project_id: int) -> list[str]:
     header = f'-H "PRIVATE-TOKEN: {token}"'
-    query = f'{{"query": "{{ project(path: \\"{project_id}\\") {{ fullPath issues(first: 3) {{ totalCount nodes {{ iid title }} }} }} }}"}}'
+    query = f'{{ project(path: "{project_id}") {{ fullPath issues(first: 3) {{ totalCount nodes {{ iid title }} }} }} }}'
     return [
         f'  curl -s {header} "{base}/api/v3/projects/{project_id}/issues?state=opened&per_page=3"',
         f'  curl -s {header} "{base}/api/v3/projects/{project_id}/repository/commits?per_page=3"',
-        f"  curl -s {header} -H 'Content-Type: application/json' {base}/graphql -d '{query}'",
+        _graphql_command(base, token, query),
     ]
+
+
+def _graphql_command(base: str, token: str, query: str) -> str:
+    body = json.dumps({"query": query})
+    return f"""  curl -s -H "PRIVATE-TOKEN: {token}" -H 'Content-Type: application/json' {base}/graphql -d '{body}'"""
 
 
 def _program_name() -> str:

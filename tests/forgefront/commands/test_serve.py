@@ -80,6 +80,7 @@ def test_an_interrupted_demo_is_restarted_served_and_preserved(tmp_path: Path, i
         assert answer["data"]["project"]["issues"]["totalCount"] > 3
         assert answer["data"]["project"]["fullPath"] == "demo/source"
         assert all(name in output for name in demo_builder.ROLES)
+        runner_tokens = re.findall(r"^  FORGEFRONT_RUNNER_TOKEN=(\S+) ", output, re.MULTILINE)
         tokens = re.findall(r"^  (?:root|dev|reporter|outsider) +(\S{20})  ", output, re.MULTILINE)
         assert len(set(tokens)) == 4
         process.send_signal(signal.SIGINT)
@@ -92,6 +93,11 @@ def test_an_interrupted_demo_is_restarted_served_and_preserved(tmp_path: Path, i
         assert re.search(r"\$\(.*admin token show dev --data '.*the data'\)", output)
         token = CommandRunner(data)("admin", "token", "show", "dev").stdout.strip()
         assert token in tokens
+        (command,) = [line.strip() for line in output.splitlines() if "runners(" in line]
+        answer = run_serve(command.replace(re.search(r"\$\(.*?\)", command)[0], token))  # type: ignore[index]
+        assert isinstance(answer, dict)
+        assert [each["token"] for each in answer["data"]["project"]["runners"]["nodes"]] == runner_tokens
+        assert not any(each in output for each in runner_tokens)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
 
