@@ -1,8 +1,9 @@
-"""The values of a filter that only bind parameters of a statement: the ends of a time range, and the string of a search.
+"""The values of a filter that only bind parameters of a statement: the ends of a time range, the string of a search, and the value of a
+list that has one.
 
-Dashboards request "the last 30 days", and people search for a word while they type it: these values differ each time, and compiling a
-statement for each takes longer than running it. So the statement of a list is compiled for the shape of its filter, and takes these values
-when it runs.
+Dashboards request "the last 30 days", people search for a word while they type it, and clients of v3 find an issue by its number in a list:
+these values differ each time, and compiling a statement for each takes longer than running it. So the statement of a list is compiled for
+the shape of its filter, and takes these values when it runs.
 """
 
 import copy
@@ -18,10 +19,23 @@ values of their parameters."""
 SEARCH_ATTRIBUTES = "search_attributes"
 """The attribute of the class of a filter that names those of its fields that conditions only pass to `contains_ignoring_case`. Their values
 vary if they are plain text; a statement for another string is compiled for it."""
+LIST_ATTRIBUTES = "list_attributes"
+"""The attribute of the class of a filter that names those of its fields that conditions only pass to `in_`. The value of a list that has
+one varies; a statement for another list is compiled for it."""
+
+
+class _Number(int):
+    """A number that is another object than each other number."""
+
+
+class _String(str):
+    """A string that is another object than each other string."""
+
+    __slots__ = ()
 
 
 def varying_values(filter_input: Any) -> dict[str, Any]:
-    """The values by the names of their parameters, as `created.since` and `search`; those that are not given are left out."""
+    """The values by the names of their parameters, as `created.since` and `filter.search`; those that are not given are left out."""
     if filter_input is None:
         return {}
     attributes = vars(filter_input)
@@ -33,7 +47,8 @@ def varying_values(filter_input: Any) -> dict[str, Any]:
             for inner in getattr(value, VARYING_ATTRIBUTES, ())
             if (each := getattr(value, inner)) is not None
         }
-        found |= {name: attributes[name] for name in _varying_searches(filter_input)}
+        found |= {f"filter.{name}": attributes[name] for name in _varying_searches(filter_input)}
+        found |= {f"filter.{name}": attributes[name][0] for name in _varying_lists(filter_input)}
     return found
 
 
@@ -42,6 +57,14 @@ def _varying_searches(filter_input: Any) -> Iterator[str]:
     for name in getattr(filter_input, SEARCH_ATTRIBUTES, ()):
         # An empty string is no condition in some filters; a long one is refused when conditions are made of it.
         if (string := getattr(filter_input, name)) and len(string) <= MAX_SEARCH_LENGTH and is_plain_text(string):
+            yield name
+
+
+def _varying_lists(filter_input: Any) -> Iterator[str]:
+    """The names of the fields of the filter that have a list of one value."""
+    for name in getattr(filter_input, LIST_ATTRIBUTES, ()):
+        values = getattr(filter_input, name)
+        if values is not None and len(values) == 1 and values[0] is not None:
             yield name
 
 
@@ -66,8 +89,17 @@ def with_distinct_values(filter_input: Any) -> tuple[Any, dict[int, str]]:
     """
     if not varying_values(filter_input):
         return filter_input, {}
-    distinct = _copy_with(filter_input, lambda value: PlainText(value) if isinstance(value, str) else copy.deepcopy(value))
+    distinct = _copy_with(filter_input, _copy_value)
+    for name in _varying_searches(filter_input):
+        setattr(distinct, name, PlainText(getattr(filter_input, name)))
     return distinct, {id(value): name for name, value in varying_values(distinct).items()}
+
+
+def _copy_value(value: Any) -> Any:
+    """Another object with the same value."""
+    if isinstance(value, str):
+        return _String(value)
+    return _Number(value) if isinstance(value, int) else copy.deepcopy(value)
 
 
 def _copy_with(filter_input: Any, replace: Callable[[Any], Any]) -> Any:
@@ -82,4 +114,6 @@ def _copy_with(filter_input: Any, replace: Callable[[Any], Any]) -> Any:
             setattr(copied, name, inner_copy)
     for name in _varying_searches(filter_input):
         setattr(copied, name, replace(getattr(filter_input, name)))
+    for name in _varying_lists(filter_input):
+        setattr(copied, name, [replace(getattr(filter_input, name)[0])])
     return copied

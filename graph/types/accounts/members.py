@@ -1,7 +1,7 @@
 """Members of groups and projects."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import strawberry
 
@@ -81,6 +81,8 @@ class ProjectMember(Node):
 @strawberry.input(description="Filters members of a project; all specified fields must match.")
 class ProjectMemberFilter:
     username: str | None = strawberry.field(description="Username contains this string, ignoring case.", default=None)
+
+    search_attributes: ClassVar[tuple[str, ...]] = ("username",)
 
     def conditions(self) -> list[Any]:
         if not self.username:

@@ -1,6 +1,6 @@
 """Filters of builds, and the statuses they name."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -33,6 +33,8 @@ class BuildFilter:
     created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
     finished: DateTimeRange | None = strawberry.field(description="Finished in this time range.", default=None)
     author_username: list[str] | None = strawberry.field(description="Created by one of these users, for example by a push.", default=None)
+
+    list_attributes: ClassVar[tuple[str, ...]] = ("name", "stage", "ref")
 
     def conditions(self) -> list[Any]:
         row = tables.Build

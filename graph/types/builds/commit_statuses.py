@@ -1,7 +1,7 @@
 """Commit statuses, which external services post."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -33,6 +33,8 @@ class CommitStatusFilter:
     stage: list[str] | None = strawberry.field(description="Stage is one of these.", default=None)
     name: list[str] | None = strawberry.field(description="Name is one of these.", default=None)
     all: bool = strawberry.field(description="Include all statuses instead of only the newest of each name and ref.", default=False)
+
+    list_attributes: ClassVar[tuple[str, ...]] = ("ref", "stage", "name")
 
     def conditions(self) -> list[Any]:
         row = tables.CommitStatus

@@ -1,7 +1,7 @@
 """Environments and deployments."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 class EnvironmentFilter:
     name: list[str] | None = strawberry.field(description="Name is one of these.", default=None)
     stopped: bool | None = strawberry.field(description="Whether it is stopped; null for both.", default=None)
+
+    list_attributes: ClassVar[tuple[str, ...]] = ("name",)
 
     def conditions(self) -> list[Any]:
         row = tables.Environment

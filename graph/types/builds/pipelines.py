@@ -1,7 +1,7 @@
 """Pipelines, and validation of CI files."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -36,6 +36,8 @@ class PipelineFilter:
     ref: list[str] | None = strawberry.field(description="Branch or tag is one of these.", default=None)
     sha: list[str] | None = strawberry.field(description="Full commit ID is one of these.", default=None)
     created: DateTimeRange | None = strawberry.field(description="Created in this time range.", default=None)
+
+    list_attributes: ClassVar[tuple[str, ...]] = ("ref", "sha")
 
     def conditions(self) -> list[Any]:
         row = tables.Pipeline

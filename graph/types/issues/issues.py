@@ -79,6 +79,7 @@ class IssueFilter:
     closed: DateTimeRange | None = strawberry.field(description="Closed in this time range, and not reopened since.", default=None)
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
+    list_attributes: ClassVar[tuple[str, ...]] = ("labels", "milestone", "iid")
 
     def conditions(self) -> list[Any]:
         issue = tables.Issue

@@ -120,6 +120,7 @@ class MilestoneFilter:
     search: str | None = strawberry.field(description="Title contains this string, ignoring case.", default=None)
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
+    list_attributes: ClassVar[tuple[str, ...]] = ("iid",)
 
     def conditions(self) -> list[Any]:
         milestone = tables.Milestone

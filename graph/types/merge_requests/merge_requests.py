@@ -114,6 +114,7 @@ class MergeRequestFilter:
     merged: DateTimeRange | None = strawberry.field(description="Merged in this time range.", default=None)
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
+    list_attributes: ClassVar[tuple[str, ...]] = ("iid", "source_branch", "target_branch", "labels", "milestone")
 
     def conditions(self) -> list[Any]:
         row = tables.MergeRequest

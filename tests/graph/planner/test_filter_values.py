@@ -1,4 +1,4 @@
-"""Time ranges and searches of filters: one statement serves all, whatever their ends and strings."""
+"""Time ranges, searches and lists of one value in filters: one statement serves all, whatever their values."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.sql.elements import BindParameter
 from sqlalchemy.sql.visitors import iterate
 
-from graph.fields.filter_values import SEARCH_ATTRIBUTES, shape_of, varying_values, with_distinct_values
+from graph.fields.filter_values import LIST_ATTRIBUTES, SEARCH_ATTRIBUTES, shape_of, varying_values, with_distinct_values
 from graph.operations.execution import Graph
 from graph.planner.sql import page_select
 from graph.types.inputs import DateTimeRange
@@ -186,9 +186,82 @@ class TestSearches:
             assert {each["name"] for each in found["projects"]["nodes"]} == names
 
 
+LISTS = """
+query Lists($path: String!, $numbers: [Int!], $labels: [String!], $milestones: [String!]) { project(path: $path) {
+  issues(filter: {iid: $numbers, labels: $labels, milestone: $milestones}) { totalCount nodes { iid } } } }
+"""
+
+
+@requires_planner
+class TestListsOfOneValue:
+    @pytest.fixture
+    async def labels(self, make: DataFactory, project: tables.Project) -> None:
+        """The issues 5 and 6 have the labels `1` and `2`, and both the label `both`; the second one has a milestone."""
+        both = await make.label(project, title="both")
+        milestone = await make.milestone(project, title="1")
+        for number in (1, 2):
+            labels = [await make.label(project, title=str(number)), both]
+            await make.issue(project, labels=labels, milestone_id=milestone.id if number == 2 else None, created_at=day(10 + number))
+
+    async def test_share_a_statement(self, make: DataFactory, owner: tables.User, project: tables.Project, pages: list[Any]) -> None:
+        graph = Graph(make.services)
+
+        async def find(*numbers: int) -> list[int]:
+            variables = {"path": str(project.id), "numbers": [*numbers]}
+            result = await graph.run_document(LISTS, variables, None, token_of(owner), request_id="test")
+            assert not result.errors
+            issues = result.data["project"]["issues"]  # type: ignore[index]
+            assert issues["totalCount"] == len(issues["nodes"])
+            return sorted(issue["iid"] for issue in issues["nodes"])
+
+        # graphql-core answers the text first.
+        assert await find(1) == await find(1) == [1]
+        assert len(pages) == 1
+        assert await find(3) == [3]
+        assert await find(1_000_000) == []
+        assert len(pages) == 1
+        assert await find(2, 4) == [2, 4]
+        assert await find() == []
+        assert len(pages) == 3
+
+    @pytest.mark.usefixtures("labels")
+    @pytest.mark.parametrize(
+        ("lists", "found"),
+        [
+            ({"labels": ["1"]}, [5]),
+            ({"labels": ["2"]}, [6]),
+            ({"labels": ["both"]}, [6, 5]),
+            ({"labels": ["1", "2"]}, [6, 5]),
+            ({"labels": []}, []),
+            ({"labels": ["Ü%"]}, []),
+            ({"labels": ["1"], "milestones": ["1"]}, []),
+            ({"labels": ["both"], "milestones": ["1"]}, [6]),
+            ({"labels": ["both"], "milestones": ["1"], "numbers": [6]}, [6]),
+            ({"numbers": [5], "labels": ["1"]}, [5]),
+            ({"numbers": [1]}, [1]),
+        ],
+    )
+    async def test_find_what_graphql_core_finds(
+        self, make: DataFactory, owner: tables.User, project: tables.Project, lists: dict[str, Any], found: list[int]
+    ) -> None:
+        answer = await ask(make, owner, LISTS, path=str(project.id), **lists)
+        assert [issue["iid"] for issue in answer["project"]["issues"]["nodes"]] == found
+
+    async def test_a_long_value_is_found_nowhere(self, make: DataFactory, owner: tables.User, project: tables.Project) -> None:
+        for value in ("x", "x" * 100_000):
+            answer = await ask(make, owner, LISTS, path=str(project.id), labels=[value])
+            assert answer["project"]["issues"]["nodes"] == []
+
+
 def find_search_filters() -> Iterator[type]:
     for kind in find_filters():
         if getattr(kind, SEARCH_ATTRIBUTES, ()):
+            yield kind
+
+
+def find_list_filters() -> Iterator[type]:
+    for kind in find_filters():
+        if getattr(kind, LIST_ATTRIBUTES, ()):
             yield kind
 
 
@@ -220,8 +293,33 @@ class TestFilters:
 
     def test_with_searches_are_known(self) -> None:
         assert {kind.__name__ for kind in find_search_filters()} == {
-            "IssueFilter", "LabelFilter", "MergeRequestFilter", "MilestoneFilter", "NamespaceFilter", "ProjectFilter",
-        }  # fmt: skip
+            "IssueFilter",
+            "LabelFilter",
+            "MergeRequestFilter",
+            "MilestoneFilter",
+            "NamespaceFilter",
+            "ProjectFilter",
+            "ProjectMemberFilter",
+        }
+
+    def test_with_lists_are_known(self) -> None:
+        assert {kind.__name__ for kind in find_list_filters()} >= {"BuildFilter", "IssueFilter", "MergeRequestFilter", "PipelineFilter"}
+
+    @pytest.mark.parametrize("kind", list(find_list_filters()), ids=lambda kind: kind.__name__)
+    def test_bind_the_value_of_a_list_of_one_and_nothing_made_of_it(self, kind: Any) -> None:
+        fields = {each.name: each.type for each in dataclasses.fields(kind)}
+        values = {name: 424_242 if "int" in str(fields[name]) else "Needle" for name in kind.list_attributes}
+        given = kind(**{name: [value] for name, value in values.items()})
+        distinct, names = with_distinct_values(given)
+        bound = [
+            value
+            for condition in distinct.conditions()
+            for each in iterate(condition)
+            if isinstance(each, BindParameter)
+            for value in (each.value if isinstance(each.value, list) else [each.value])
+            if value == 424_242 or "needle" in str(value).lower()
+        ]
+        assert sorted(names.get(id(value), "made of it") for value in bound) == sorted(f"filter.{name}" for name in values)
 
     @pytest.mark.parametrize("kind", list(find_search_filters()), ids=lambda kind: kind.__name__)
     def test_bind_a_searched_string_and_nothing_made_of_it(self, kind: Any) -> None:
@@ -235,14 +333,14 @@ class TestFilters:
             if isinstance(each, BindParameter) and "needle" in str(each.value).lower()
         ]
         assert bound
-        assert {names.get(id(value), "made of it") for value in bound} == set(kind.search_attributes)
+        assert {names.get(id(value), "made of it") for value in bound} == {f"filter.{name}" for name in kind.search_attributes}
 
 
 class TestShape:
     def test_tells_which_ends_are_given_and_not_their_values(self) -> None:
         first, second = [IssueFilter(created=DateTimeRange(since=day(number)), search="a") for number in (1, 2)]
         assert shape_of(first) == shape_of(second)
-        assert varying_values(first) == {"created.since": day(1), "search": "a"}
+        assert varying_values(first) == {"created.since": day(1), "filter.search": "a"}
         others = [
             IssueFilter(created=DateTimeRange(until=day(1)), search="a"),
             IssueFilter(created=DateTimeRange(since=day(1), until=day(1)), search="a"),
@@ -255,10 +353,16 @@ class TestShape:
 
     def test_tells_whether_a_string_is_searched_for_and_which_if_it_is_no_plain_text(self) -> None:
         assert shape_of(IssueFilter(search="a")) == shape_of(IssueFilter(search="b"))
-        assert varying_values(IssueFilter(search="a")) == {"search": "a"}
+        assert varying_values(IssueFilter(search="a")) == {"filter.search": "a"}
         special = ["", "a%", "b%", "a_", "a/", "ä", "True", None]
         shapes = {shape_of(IssueFilter(search=search)) for search in special}
         assert len(shapes) == 8
+
+    def test_tells_whether_a_list_has_one_value_and_which_others_do_not(self) -> None:
+        assert shape_of(IssueFilter(iid=[1])) == shape_of(IssueFilter(iid=[2]))
+        lists: list[list[int] | None] = [[1], [1, 2], [2, 1], [], None]
+        assert len({shape_of(IssueFilter(iid=each)) for each in lists}) == 5
+        assert shape_of(IssueFilter(author_username=["a"])) != shape_of(IssueFilter(author_username=["b"]))
 
     def test_of_a_copy_is_its_own(self) -> None:
         given = IssueFilter(created=DateTimeRange(since=day(1)))
