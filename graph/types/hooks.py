@@ -1,7 +1,7 @@
 """Hooks of the instance (administrators only) and of projects (masters only), and the log of their deliveries."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import strawberry
 from sqlmodel import col
@@ -39,6 +39,8 @@ DeliveryState = strawberry.enum(tables.DeliveryState, description="State of a de
 class DeliveryFilter:
     state: list[DeliveryState] | None = strawberry.field(description="State is one of these.", default=None)  # type: ignore[valid-type]
     event: list[str] | None = strawberry.field(description="Event name is one of these.", default=None)
+
+    list_attributes: ClassVar[tuple[str, ...]] = ("event",)
 
     def conditions(self) -> list[Any]:
         found: list[Any] = []

@@ -84,6 +84,7 @@ class LabelFilter:
     search: str | None = strawberry.field(description="Name contains this string, ignoring case.", default=None)
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
+    list_attributes: ClassVar[tuple[str, ...]] = ("name",)
 
     def conditions(self) -> list[Any]:
         found: list[Any] = []

@@ -302,8 +302,17 @@ class TestFilters:
             "ProjectMemberFilter",
         }
 
-    def test_with_lists_are_known(self) -> None:
-        assert {kind.__name__ for kind in find_list_filters()} >= {"BuildFilter", "IssueFilter", "MergeRequestFilter", "PipelineFilter"}
+    def test_every_list_of_strings_or_numbers_is_bound_or_converted(self) -> None:
+        """The names of users are converted to small letters."""
+        lists = {
+            f"{kind.__name__}.{field.name}"
+            for kind in find_filters()
+            for field in dataclasses.fields(kind)
+            if field.type in (list[str] | None, list[int] | None, list[str | None] | None)
+        }
+        bound = {f"{kind.__name__}.{name}" for kind in find_list_filters() for name in getattr(kind, LIST_ATTRIBUTES)}
+        assert bound <= lists
+        assert {name.partition(".")[2] for name in lists - bound} == {"author_username", "assignee_username"}
 
     @pytest.mark.parametrize("kind", list(find_list_filters()), ids=lambda kind: kind.__name__)
     def test_bind_the_value_of_a_list_of_one_and_nothing_made_of_it(self, kind: Any) -> None:
