@@ -22,6 +22,8 @@ vary if they are plain text; a statement for another string is compiled for it."
 LIST_ATTRIBUTES = "list_attributes"
 """The attribute of the class of a filter that names those of its fields that conditions only pass to `in_`. The value of a list that has
 one varies; a statement for another list is compiled for it."""
+USERNAME_ATTRIBUTES = "username_attributes"
+"""As LIST_ATTRIBUTES, of lists that conditions only pass to `has_any_username`. A name with capital letters does not vary."""
 
 
 class _Number(int):
@@ -32,6 +34,11 @@ class _String(str):
     """A string that is another object than each other string."""
 
     __slots__ = ()
+
+    def lower(self) -> str:
+        """The object itself, if it has no capital letters: its parameter can have the values of other such strings."""
+        lower = super().lower()
+        return self if lower == self else lower
 
 
 def varying_values(filter_input: Any) -> dict[str, Any]:
@@ -61,10 +68,14 @@ def _varying_searches(filter_input: Any) -> Iterator[str]:
 
 
 def _varying_lists(filter_input: Any) -> Iterator[str]:
-    """The names of the fields of the filter that have a list of one value."""
+    """The names of the fields of the filter that have a list of one value which varies."""
     for name in getattr(filter_input, LIST_ATTRIBUTES, ()):
         values = getattr(filter_input, name)
         if values is not None and len(values) == 1 and values[0] is not None:
+            yield name
+    for name in getattr(filter_input, USERNAME_ATTRIBUTES, ()):
+        usernames = getattr(filter_input, name)
+        if usernames is not None and len(usernames) == 1 and usernames[0] == usernames[0].lower():
             yield name
 
 

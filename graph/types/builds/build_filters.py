@@ -35,6 +35,7 @@ class BuildFilter:
     author_username: list[str] | None = strawberry.field(description="Created by one of these users, for example by a push.", default=None)
 
     list_attributes: ClassVar[tuple[str, ...]] = ("name", "stage", "ref")
+    username_attributes: ClassVar[tuple[str, ...]] = ("author_username",)
 
     def conditions(self) -> list[Any]:
         row = tables.Build

@@ -80,6 +80,7 @@ class IssueFilter:
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
     list_attributes: ClassVar[tuple[str, ...]] = ("labels", "milestone", "iid")
+    username_attributes: ClassVar[tuple[str, ...]] = ("author_username", "assignee_username")
 
     def conditions(self) -> list[Any]:
         issue = tables.Issue

@@ -115,6 +115,7 @@ class MergeRequestFilter:
 
     search_attributes: ClassVar[tuple[str, ...]] = ("search",)
     list_attributes: ClassVar[tuple[str, ...]] = ("iid", "source_branch", "target_branch", "labels", "milestone")
+    username_attributes: ClassVar[tuple[str, ...]] = ("author_username", "assignee_username")
 
     def conditions(self) -> list[Any]:
         row = tables.MergeRequest
