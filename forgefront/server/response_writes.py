@@ -12,16 +12,17 @@ from collections.abc import Callable, Collection
 MAX_WAIT_SECONDS = 0.001
 """How long a complete response may wait for others. A request that is being handled is not interrupted when the time is over."""
 MAX_WAITING_BYTES = 64 * 1024
-"""A longer piece of a response is written at once, so that the transport can pause its producer."""
+"""When there are more, they are written at once: so the transport can pause who produces a long response, and little memory is held."""
 
 
 class WaitingResponses:
     """The responses, on all connections of an event loop, that are written in its next iteration at the latest."""
 
-    __slots__ = ("_pieces", "_since")
+    __slots__ = ("_bytes", "_pieces", "_since")
 
     def __init__(self) -> None:
         self._pieces: list[tuple[asyncio.Transport, bytes]] = []
+        self._bytes = 0
         self._since = 0.0
 
     def add(self, transport: asyncio.Transport, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
@@ -30,12 +31,13 @@ class WaitingResponses:
             self._since = time.monotonic()
             loop.call_soon(self.write)
         self._pieces.append((transport, data))
-        if len(data) > MAX_WAITING_BYTES or time.monotonic() - self._since > MAX_WAIT_SECONDS:
+        self._bytes += len(data)
+        if self._bytes > MAX_WAITING_BYTES or time.monotonic() - self._since > MAX_WAIT_SECONDS:
             self.write()
 
     def write(self) -> None:
         """Writes what waits."""
-        pieces, self._pieces = self._pieces, []
+        pieces, self._pieces, self._bytes = self._pieces, [], 0
         for transport, data in pieces:
             # uvloop raises for a connection that the client has reset, of which nobody is notified yet.
             if not transport.is_closing():

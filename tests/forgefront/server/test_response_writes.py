@@ -182,6 +182,22 @@ class TestRequestsThatAreHandledTogether:
         await settle()
         assert connections.events == ["begun 1 /a", "begun 2 /large", "written 1", "written 2", "begun 3 /a", "written 3"]
 
+    async def test_many_bytes_are_written_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(response_writes, "MAX_WAITING_BYTES", 150)
+        connections = Connections(monkeypatch, 4)
+        for number in (1, 2, 3, 4):
+            connections.send(number, "/" + "a" * 50)
+        await settle()
+        assert [event.split()[0] for event in connections.events] == [
+            "begun",
+            "begun",
+            "written",
+            "written",
+            "begun",
+            "begun",
+            *["written"] * 2,
+        ]
+
     async def test_pipelined_ones_are_answered_in_their_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 2)
         connections.send(1, "/a", "/b", "/c")
