@@ -94,6 +94,8 @@ class BufferedTransport:
     def _write(self, data: bytes) -> None:
         if self.is_closing():
             return
-        self._waiting.add(self._transport, data, self._loop)
-        if len(self._running) <= 1:
+        if len(self._running) > 1:
+            self._waiting.add(self._transport, data, self._loop)
+        else:
             self._waiting.write()
+            self._transport.write(data)
