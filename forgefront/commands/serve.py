@@ -89,10 +89,11 @@ def _create_greeting(created: "Demo | None", existing: "ExistingDemo | None") ->
             lines += ["A runner for the builds of demo/pipeline:"]
             lines += [f"  FORGEFRONT_RUNNER_TOKEN={created.runner_token} {_program_name()} runner --url {base}"]
         elif existing is not None:
+            token = f"$({show})"
             lines += ["", f"The data are from an earlier run. To print a token: {show}", "", "Three commands to try:"]
-            lines += _example_commands(base, f"$({show})", existing.project_id)
+            lines += _example_commands(base, token, existing.project_id)
             lines += ["A runner for the builds of demo/pipeline, with the token that the first command prints:"]
-            lines += [_graphql_command(base, f"$({show})", '{ project(path: "demo/pipeline") { runners(first: 1) { nodes { token } } } }')]
+            lines += [_graphql_command(base, token, '{ project(path: "demo/pipeline") { runners(first: 1) { nodes { token } } } }')]
             lines += [f"  FORGEFRONT_RUNNER_TOKEN=TOKEN {_program_name()} runner --url {base}"]
         elif not _has_administrator(config):
             lines += ["", "There is no administrator yet. To create the first account:"]
@@ -134,18 +135,21 @@ def _has_administrator(config: Config) -> bool:
 
 
 def _example_commands(base: str, token: str, project_id: int) -> list[str]:
-    header = f'-H "PRIVATE-TOKEN: {token}"'
+    curl = _curl(token)
     query = f'{{ project(path: "{project_id}") {{ fullPath issues(first: 3) {{ totalCount nodes {{ iid title }} }} }} }}'
     return [
-        f'  curl -s {header} "{base}/api/v3/projects/{project_id}/issues?state=opened&per_page=3"',
-        f'  curl -s {header} "{base}/api/v3/projects/{project_id}/repository/commits?per_page=3"',
+        f'{curl} "{base}/api/v3/projects/{project_id}/issues?state=opened&per_page=3"',
+        f'{curl} "{base}/api/v3/projects/{project_id}/repository/commits?per_page=3"',
         _graphql_command(base, token, query),
     ]
 
 
 def _graphql_command(base: str, token: str, query: str) -> str:
-    body = json.dumps({"query": query})
-    return f"""  curl -s -H "PRIVATE-TOKEN: {token}" -H 'Content-Type: application/json' {base}/graphql -d '{body}'"""
+    return f"{_curl(token)} -H 'Content-Type: application/json' {base}/graphql -d '{json.dumps({'query': query})}'"
+
+
+def _curl(token: str) -> str:
+    return f'  curl -s -H "PRIVATE-TOKEN: {token}"'
 
 
 def _program_name() -> str:

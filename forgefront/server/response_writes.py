@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 MAX_WAIT_SECONDS = 0.001
 """How long a complete response may wait for others. A request that is being handled is not interrupted when the time is over."""
 MAX_WAITING_BYTES = 64 * 1024
-"""When there are more, they are written at once: so the transport can pause who produces a long response, and little memory is held."""
+"""More are written at once, so that little memory is held, and the transport can pause the producer of a long response."""
 
 
 class WaitingResponses:

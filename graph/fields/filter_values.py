@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from graph.rules.search_terms import MAX_SEARCH_LENGTH
-from storage.database.dialects import PlainText, is_plain_text
+from storage.database.dialects import is_plain_text
 
 VARYING_ATTRIBUTES = "varying_attributes"
 """The attribute of the class of an input object that names those of its fields whose values have no other effect on conditions than as the
@@ -101,8 +101,6 @@ def with_distinct_values(filter_input: Any) -> tuple[Any, dict[int, str]]:
     if not varying_values(filter_input):
         return filter_input, {}
     distinct = _copy_with(filter_input, _copy_value)
-    for name in _varying_searches(filter_input):
-        setattr(distinct, name, PlainText(getattr(filter_input, name)))
     return distinct, {id(value): name for name, value in varying_values(distinct).items()}
 
 

@@ -138,22 +138,18 @@ def by_code_point(string: Any) -> Any:
     return _ByCodePoint(string)
 
 
-class PlainText(str):
-    """A string for which `is_plain_text` is true, and which `contains_ignoring_case` binds as it is: in a compiled statement another such
-    string can take its place."""
-
-    __slots__ = ()
-
-
 def is_plain_text(string: str) -> bool:
     """Whether the string is ASCII and has no character that a pattern of LIKE would have to escape."""
     return string.isascii() and _PATTERN_CHARACTER.search(string) is None
 
 
 def contains_ignoring_case(column: Any, string: str) -> ColumnElement[bool]:
-    """The condition that a column contains the string, whatever the case of its letters."""
-    if isinstance(string, PlainText):
-        return col(column).icontains(literal(string, String()), escape="/")
+    """The condition that a column contains the string, whatever the case of its letters.
+
+    A plain text is bound as it is: in a compiled statement another one can take its place.
+    """
+    if is_plain_text(string):
+        return col(column).icontains(string, escape="/")
     if string.isascii():
         return col(column).icontains(string, autoescape=True)
     return _IgnoringCase(col(column), literal(f"%{_escape_like(string)}%"), literal(f"*{_glob_of_both_cases(string)}*"))

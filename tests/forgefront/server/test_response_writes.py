@@ -106,6 +106,12 @@ class Connections:
         request = "".join(f"GET {path} HTTP/1.1\r\nHost: {number}\r\n{fields}\r\n" for path in paths)
         self._connections[number - 1].data_received(request.encode())
 
+    async def handle(self, *paths: str) -> None:
+        """Sends the first path on connection 1, the second on 2, and so on, all before any is handled."""
+        for number, path in enumerate(paths, 1):
+            self.send(number, path)
+        await settle()
+
     def lose(self, number: int) -> None:
         self._transports[number - 1].close()
 
@@ -141,16 +147,12 @@ async def settle() -> None:
 class TestRequestsThatAreHandledTogether:
     async def test_are_answered_together(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3)
-        for number in (1, 2, 3):
-            connections.send(number, "/a")
-        await settle()
+        await connections.handle("/a", "/a", "/a")
         assert connections.events == ["begun 1 /a", "begun 2 /a", "begun 3 /a", "written 1", "written 2", "written 3"]
 
     async def test_also_when_they_have_waited_for_something(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3)
-        for number, path in ((1, "/wait"), (2, "/wait"), (3, "/wait")):
-            connections.send(number, path)
-        await settle()
+        await connections.handle("/wait", "/wait", "/wait")
         connections.released.set()
         await settle()
         assert connections.events[3:] == ["ready 1", "ready 2", "ready 3", "written 1", "written 2", "written 3"]
@@ -163,31 +165,23 @@ class TestRequestsThatAreHandledTogether:
 
     async def test_one_whose_handling_waits_delays_no_other(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3)
-        for number, path in ((1, "/a"), (2, "/wait"), (3, "/a")):
-            connections.send(number, path)
-        await settle()
+        await connections.handle("/a", "/wait", "/a")
         assert connections.events[3:] == ["written 1", "written 3"]
 
     async def test_the_first_response_waits_for_a_bounded_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3, wait_seconds=-1)
-        for number in (1, 2, 3):
-            connections.send(number, "/a")
-        await settle()
+        await connections.handle("/a", "/a", "/a")
         assert connections.events == ["begun 1 /a", "written 1", "begun 2 /a", "written 2", "begun 3 /a", "written 3"]
 
     async def test_a_large_response_is_written_at_once_with_those_before_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         connections = Connections(monkeypatch, 3)
-        for number, path in ((1, "/a"), (2, "/large"), (3, "/a")):
-            connections.send(number, path)
-        await settle()
+        await connections.handle("/a", "/large", "/a")
         assert connections.events == ["begun 1 /a", "begun 2 /large", "written 1", "written 2", "begun 3 /a", "written 3"]
 
     async def test_many_bytes_are_written_at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(response_writes, "MAX_WAITING_BYTES", 150)
         connections = Connections(monkeypatch, 4)
-        for number in (1, 2, 3, 4):
-            connections.send(number, "/" + "a" * 50)
-        await settle()
+        await connections.handle(*["/" + "a" * 50] * 4)
         assert [event.split()[0] for event in connections.events] == [
             "begun",
             "begun",
