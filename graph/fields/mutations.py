@@ -53,13 +53,15 @@ def mutation(
     deletes: bool = False,
     anonymous: bool = False,
     runner: bool = False,
+    uses_known_reads: bool = False,
     extra_wait_seconds: float = 0.0,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Any]:
     """Makes a mutation from `async def verb_noun(info, input) -> row`. `conflict` is the error for a violated unique constraint,
     or a function that returns it for the input.
 
     `second_field` is the name, type and description of a second field of the payload; the function then returns a pair. `deletes`: the
-    returned row was deleted, and the second field is its id (`DELETED_ID`). The rest are `FieldFacts`.
+    returned row was deleted, and the second field is its id (`DELETED_ID`). `uses_known_reads`: the mutation reads a project and then only
+    inserts, so an earlier read of it may be used (`storage/database/known_read_session.py`). The rest are `FieldFacts`.
     """
 
     def decorate(function: Callable[..., Awaitable[Any]]) -> Any:
@@ -68,6 +70,8 @@ def mutation(
         extra_name = extra_field[0] if extra_field else None
 
         async def change(info: Info, input: Any) -> Any:
+            if uses_known_reads:
+                info.context.session.uses_known_reads = True
             row = await function(info, input)
             if deletes:
                 row = row, global_id(ENTITIES[type(row)].name, row.id)
@@ -111,8 +115,8 @@ def mutation(
 
 
 async def _repeat(context: Context, change: Callable[[], Awaitable[Any]], max_attempts: int) -> Any:
-    """The result of a change. It is repeated once if a row was changed meanwhile, since every row is locked then, and up to
-    `max_attempts` times after a conflict of locks.
+    """The result of a change. It is repeated once if a row was changed meanwhile, or an error may be due to a known read, since every row
+    is then read and locked; and up to `max_attempts` times after a conflict of locks.
 
     It is not repeated after a conflict if it has effects outside the transaction, which `undo` and `has_committed` show.
     """
@@ -120,16 +124,17 @@ async def _repeat(context: Context, change: Callable[[], Awaitable[Any]], max_at
     while True:
         try:
             return await change()
-        except ConcurrentChange:
-            if has_restarted:
-                raise
-            has_restarted = True
-        except DBAPIError as error:
-            has_effects = context.undo or (context.deadline is not None and context.deadline.has_committed)
-            if attempt >= max_attempts or has_effects or not is_lock_conflict(error):
-                raise
-            attempt += 1
-            pause = random.uniform(0.2, 1) * CONFLICT_PAUSE_SECONDS  # noqa: S311 - so that two deletions do not meet each time
+        except Exception as error:
+            if isinstance(error, ConcurrentChange) or context.session.relies_on_known_read:
+                if has_restarted:
+                    raise
+                has_restarted = True
+            else:
+                has_effects = context.undo or (context.deadline is not None and context.deadline.has_committed)
+                if attempt >= max_attempts or has_effects or not (isinstance(error, DBAPIError) and is_lock_conflict(error)):
+                    raise
+                attempt += 1
+                pause = random.uniform(0.2, 1) * CONFLICT_PAUSE_SECONDS  # noqa: S311 - so that two deletions do not meet each time
         await restart(context)
         # The transactions that it met end meanwhile.
         await asyncio.sleep(pause)

@@ -302,6 +302,7 @@ async def _find_parent(context: Context, input: CreateNoteInput) -> tuple[notes.
     returns=Note,
     entity_description="The created note.",
     description="Creates a note on an issue, a merge request or a snippet.",
+    uses_known_reads=True,
 )
 async def create_note(info: Info, input: CreateNoteInput) -> tables.Note:
     kind, parent = await _find_parent(info.context, input)

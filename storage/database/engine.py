@@ -31,6 +31,7 @@ from storage.database.sessions import DatabaseSession as DatabaseSession
 from storage.database.sessions import ReadSession
 from storage.database.statements.bulk_inserts import BulkInsertCache
 from storage.database.statements.insert_cache import InsertCache
+from storage.database.statements.known_reads import KnownReads
 from storage.database.statements.list_parameters import use_list_parameters
 from storage.database.statements.statement_cache import StatementCache
 from storage.database.statements.update_cache import UpdateCache
@@ -93,6 +94,7 @@ class Database:
         self.statement_cache = StatementCache(self.engine.dialect)
         self.account_tables = TableVersion(self.engine.sync_engine, ("users", "tokens"), "forgefront_accounts")
         self.data_version = DataVersion(str(self.url.database)) if self.dialect == "sqlite" else None
+        self.known_reads = KnownReads(self.statement_cache) if self.dialect != "sqlite" else None
         self.insert_cache = InsertCache(self.engine.dialect)
         self.update_cache = UpdateCache(self.engine.dialect)
         self.bulk_inserts = BulkInsertCache(self.engine.dialect)

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Mapper
 
 from storage.database.prepared_statements import Statement
 from storage.database.statements.bulk_inserts import BulkRows
-from storage.database.statements.insert_cache import Numbering
+from storage.database.statements.insert_cache import InsertConditions, Numbering
+from storage.database.statements.known_reads import KnownRead
 
 if TYPE_CHECKING:
     from storage.database.engine import Database
@@ -91,24 +92,25 @@ class PendingChanges:
         for row, row_id in zip(self.deferred, ids[required:], strict=False):
             row.__dict__["id"] = row_id
 
-    def bind_inserts(self, database: "Database") -> list[Statement] | None:
-        """Returns the statements that insert the new rows and their followers, and do nothing if the condition is true on PostgreSQL.
+    def bind_inserts(self, database: "Database", known: KnownRead | None) -> list[Statement] | None:
+        """Returns the statements that insert the new rows and their followers; None if the ORM has to insert them.
 
-        None if the ORM has to insert them.
+        On PostgreSQL they do nothing if the condition is true, or `known` is outdated.
         """
-        skip_condition, max_statements = self.skip_condition, database.writer.max_statements
+        max_statements = database.writer.max_statements
+        conditions = InsertConditions(self.skip_condition, *((known.select.check, known.values) if known is not None else ()))
         if max_statements is not None and len(self.deferred) + len(self.numbered) > max_statements:
             return None
         statements: list[Statement] = []
         for row, numbering in self.numbered:
             _, followers = self.followers[id(row)]
-            bound = database.insert_cache.bind_numbered(row, numbering, followers, skip_condition)
+            bound = database.insert_cache.bind_numbered(row, numbering, followers, conditions)
             if bound is None:
                 return None
             statements += bound
         for row in self.deferred:
             _, followers = self.followers.get(id(row), (row, []))
-            bound = database.insert_cache.bind(row, skip_condition, followers)
+            bound = database.insert_cache.bind(row, conditions, followers)
             if bound is None:
                 return None
             statements += bound

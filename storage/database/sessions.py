@@ -34,6 +34,8 @@ class DatabaseSession(AsyncSession):
     """Limits how much text the session reads; None if it is not limited."""
     _reader: Reader | None = None
     """The connection for statements that need no ORM session, of sessions that take one from the pool."""
+    uses_known_reads = False
+    """Whether a write session may use what an earlier one has read (`storage/database/known_read_session.py`)."""
     _has_ended = False
 
     def __init__(self, database: "Database", **settings: Any) -> None:
@@ -56,6 +58,15 @@ class DatabaseSession(AsyncSession):
         except _ExpiredError:
             select = statement.statement if isinstance(statement, CompiledSelect) else statement
             return (await self.execute(select, values)).all()  # type: ignore[no-any-return]
+
+    @property
+    def relies_on_known_read(self) -> bool:
+        """Whether what the session has read may be outdated, so that a repetition may have another result."""
+        return False
+
+    async def read_known(self, statement: Any, values: Mapping[str, Any]) -> Sequence[Any]:
+        """As `read`, for a statement whose rows a write session may know already."""
+        return await self.read(statement, values)
 
     async def read_without_flush(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
         """As `read`, for statements that do not depend on deferred rows; those stay deferred if possible."""

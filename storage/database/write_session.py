@@ -17,9 +17,10 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
+from storage.database.known_read_session import KnownReadSession
 from storage.database.pending_changes import PendingChanges
 from storage.database.readers import CLOSED_MESSAGE
-from storage.database.sessions import ORM_ATTRIBUTES, DatabaseSession
+from storage.database.sessions import ORM_ATTRIBUTES
 from storage.database.statements.bulk_inserts import BulkRows
 from storage.database.statements.insert_cache import Numbering
 from storage.database.statements.update_cache import WAS_CHANGED, WAS_SKIPPED
@@ -33,7 +34,7 @@ SELECT_PREFIXES = ("SELECT", "WITH")
 """Statements that begin so are run by a reader; its connection is read-only, so it rejects one that writes."""
 
 
-class WriteSession(DatabaseSession):
+class WriteSession(KnownReadSession):
     """A session whose transaction may write. Uncommitted changes are rolled back at the end.
 
     The ORM session is created when a statement needs it (`__getattr__`), with all rows that were read until then: from there on the ORM
@@ -51,7 +52,7 @@ class WriteSession(DatabaseSession):
         self._has_begun = False
         self._rows: dict[Any, Any] = {}
         self._pending = PendingChanges()
-        self._reads_before_changes = self.may_repeat = False
+        self._reads_before_changes = False
 
     def __getattr__(self, name: str) -> Any:
         if name not in ORM_ATTRIBUTES:
@@ -255,6 +256,9 @@ class WriteSession(DatabaseSession):
         """Whether rows wait that the transaction does not have yet, or are changed."""
         return self._pending.has_rows or bool(self._count_changes())
 
+    def _is_unused(self) -> bool:
+        return not self._has_begun and not self._has_pending()
+
     def _count_changes(self, beside: Any = None) -> int:
         return sum(instance_state(row).modified for row in self._rows.values() if row is not beside)
 
@@ -267,6 +271,8 @@ class WriteSession(DatabaseSession):
 
     async def commit(self) -> None:
         pending = self._pending
+        if self._known is not None and not self._only_inserts():
+            await self._verify_known()
         if pending.unlocked and not self._has_begun and await self._write_batch():
             return
         if pending.inserts or (self._has_begun and pending.must_flush):
@@ -282,6 +288,11 @@ class WriteSession(DatabaseSession):
             if pending.followers:
                 await self.flush()
             await super().commit()
+
+    def _only_inserts(self) -> bool:
+        pending = self._pending
+        inserts = pending.deferred or pending.numbered
+        return bool(inserts) and not (self._has_begun or pending.unlocked or pending.inserts or pending.required or self._count_changes())
 
     async def _update_directly(self) -> bool:
         """Changes the unlocked row, the only one, without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
@@ -334,18 +345,22 @@ class WriteSession(DatabaseSession):
         return True
 
     async def _insert_directly(self) -> bool:
-        """Inserts the deferred rows without the ORM. Returns False if the ORM has to do it."""
-        statements = self._pending.bind_inserts(self._database)
+        """Inserts the deferred rows without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
+        known = self._known
+        statements = self._pending.bind_inserts(self._database, known)
         if statements is None:
+            await self._verify_known()
             return False
         self._release_reader()
         if statements:
             # The rows are not written a second time if this is canceled.
             pending, self._pending = self._pending, PendingChanges()
+            self._known = None
             ids = await self._database.write(statements)
             if not ids:
-                # The condition is true, so nothing was inserted; the action has to run first.
-                self._pending = pending
+                # Nothing was inserted: the known read is outdated, or the condition is true and the action has to run first.
+                self._pending, self._known = pending, known
+                await self._verify_known()
                 return False
             pending.assign_ids(ids, one_statement=self._database.writer.max_statements is not None)
         self._pending.clear()
@@ -353,12 +368,14 @@ class WriteSession(DatabaseSession):
 
     async def rollback(self) -> None:
         self._pending.clear()
+        self._known = None
         if self._has_begun:
             await super().rollback()
 
     async def close(self) -> None:
         self._rows = {}
         self._pending.clear()
+        self._known = None
         self._release_reader()
         if self._has_begun:
             try:

@@ -76,7 +76,7 @@ async def _load_one_project(context: Context, statement: Any, key: int | tuple[s
 
     Primes the project and the viewer's access level.
     """
-    rows = await context.tuples(statement, {**key_parameters(key), **values, "user_id": context.viewer.id})
+    rows = await context.session.read_known(statement, {**key_parameters(key), **values, "user_id": context.viewer.id})
     for project, as_member, in_group, as_owner, *others in rows:
         prime_project(context, project, (as_member, in_group, as_owner), key)
         return (project, *others)

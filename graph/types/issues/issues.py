@@ -223,7 +223,13 @@ class IssueInput(NumberedResourceInput):
     pass
 
 
-@mutation(entity="issue", returns=Issue, entity_description="The created issue.", description="Creates an issue.")
+@mutation(
+    entity="issue",
+    returns=Issue,
+    entity_description="The created issue.",
+    description="Creates an issue.",
+    uses_known_reads=True,
+)
 async def create_issue(info: Info, input: CreateIssueInput) -> tables.Issue:
     project = await find_project(info.context, input.project_path, Action.CREATE_ISSUE)
     return await issues.create_issue(info.context, project, sent_values(input))

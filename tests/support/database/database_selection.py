@@ -47,6 +47,7 @@ BOTH_DATABASES = (
     "tests/graph/operations/test_connections.py",
     "tests/graph/jobs/test_exclusive_job.py",
     "tests/graph/operations/test_filters.py",
+    "tests/graph/operations/test_known_reads.py",
     "tests/graph/limits/test_limit_sharing.py",
     "tests/graph/operations/test_token_cache.py",
     "tests/graph/planner/test_dashboards.py",
