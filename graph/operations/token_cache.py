@@ -17,7 +17,7 @@ from typing import Any
 from graph.operations.token_scopes import TokenIdentity, identify
 from storage import tables
 from storage.caches import CacheBounds, LruCache
-from storage.database.data_version import DataVersion
+from storage.database.data_version import DataVersion, Version
 from storage.database.engine import Database, DatabaseSession
 from storage.tables.accounts import users
 
@@ -38,7 +38,7 @@ class _CachedToken:
     read_at: datetime
     digest: str
     identity: TokenIdentity
-    data_version: int | None = None
+    data_version: Version | None = None
     rows: list[Any] | None = None
 
 

@@ -220,6 +220,7 @@ class TestOtherProcessOnSqlite:
         assert viewers.find_cached(database, token_digest, moment[0]) is not None
 
         monkeypatch.setattr(database.data_version, "fetch", lambda *_: None)
+        monkeypatch.setattr(database.data_version, "current", lambda: None)
 
         assert viewers.find_cached(database, token_digest, moment[0]) is None
         found = await viewers.find(database, token_digest, moment[0])
