@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic
@@ -20,8 +20,9 @@ import structlog
 from graph.jobs.wakeup import Wakeup
 from storage.analytics import build_source
 from storage.analytics.build_copy import MAX_CHANGED_BUILDS, BuildCopy, CopyOutdated, CopyPointer, RunningQuery, read_pointer
-from storage.analytics.build_copy_writer import RebuildRunning, read_identity, write_copy
+from storage.analytics.build_copy_writer import ProgressReport, RebuildRunning, read_identity
 from storage.analytics.build_statistics import CopyStatement, MomentRange
+from storage.analytics.copy_process import write_copy_in_process
 from storage.database.engine import Database
 from storage.database.errors import describe_error, is_unavailable
 
@@ -34,7 +35,6 @@ MIN_BUILDS = 10_000
 """With fewer builds the database answers quickly enough, and the library need not be loaded."""
 PROGRESS_SECONDS = 5.0
 CANCEL_SECONDS = 0.02
-REBUILD_NICENESS = 10
 QUERY_NICENESS = 5
 """Of the thread that answers. Where all cores are busy, it has a third of the time that the event loop may take: queries about all builds
 do not delay other answers much, and are still answered."""
@@ -66,16 +66,19 @@ class CopyState(NamedTuple):
     is_rebuilding: bool
 
 
-class RebuildCanceled(Exception):
-    """The process is shutting down."""
+CopyWriter = Callable[[Database, Path, ProgressReport], Awaitable[CopyPointer]]
+"""Writes the copy in a folder, as `write_copy` does."""
 
 
 class BuildAnalytics:
     """The copy of a process, in `folder`, which other processes of the host share."""
 
-    def __init__(self, database: Database, folder: Path, *, min_builds: int = MIN_BUILDS) -> None:
+    def __init__(
+        self, database: Database, folder: Path, *, min_builds: int = MIN_BUILDS, write_copy: CopyWriter = write_copy_in_process
+    ) -> None:
         self._database = database
         self._folder = folder
+        self._write_copy = write_copy
         self._min_builds = min_builds
         self._executor = ThreadPoolExecutor(1, "analytics", initializer=_lower_priority, initargs=(QUERY_NICENESS,))
         self._lock = asyncio.Lock()
@@ -231,14 +234,18 @@ class BuildAnalytics:
         return (changes[0][0] or 0) - pointer.change_id > MAX_CHANGED_BUILDS or pointer.identity != await read_identity(self._database)
 
     async def rebuild(self) -> None:
-        """Writes the copy in a thread; it is opened by the next query. Returns also if another process is writing it."""
-        loop = asyncio.get_running_loop()
-        finished: asyncio.Future[Any] = loop.create_future()
-        thread = threading.Thread(target=self._write_copy, args=(loop, finished), name="analytics rebuild", daemon=True)
+        """Writes the copy; it is opened by the next query. Returns also if another process is writing it."""
+        reported = monotonic()
+
+        def report(done: int, total: int) -> None:
+            nonlocal reported
+            if monotonic() - reported >= PROGRESS_SECONDS:
+                reported = monotonic()
+                log.info("copy of builds is being written", done=done, total=total)
+
         self._is_rebuilding = True
         try:
-            thread.start()
-            pointer = await finished
+            pointer = await self._write_copy(self._database, self._folder, report)
         except RebuildRunning:
             await asyncio.sleep(POLL_SECONDS)
             self._needs_rebuild = False
@@ -249,26 +256,6 @@ class BuildAnalytics:
             self._needs_rebuild = False
             await self._close_copy()
         log.info("copy of builds written", builds=pointer.rows)
-
-    def _write_copy(self, loop: asyncio.AbstractEventLoop, finished: "asyncio.Future[Any]") -> None:
-        reported = monotonic()
-        _lower_priority(REBUILD_NICENESS)
-
-        def report(done: int, total: int) -> None:
-            nonlocal reported
-            if self._is_closed:
-                raise RebuildCanceled
-            if monotonic() - reported >= PROGRESS_SECONDS:
-                reported = monotonic()
-                log.info("copy of builds is being written", done=done, total=total)
-
-        result: Any
-        try:
-            result, is_error = asyncio.run(write_copy(self._database, self._folder, report)), False
-        except BaseException as error:
-            result, is_error = error, True
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(_set_result, finished, result, is_error)
 
     async def close(self) -> None:
         self._is_closed = True
@@ -287,12 +274,3 @@ def _lower_priority(niceness: int) -> None:
     """Of the calling thread."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
-
-
-def _set_result(finished: "asyncio.Future[Any]", result: Any, is_error: bool) -> None:
-    if finished.done():
-        return
-    if is_error:
-        finished.set_exception(result)
-    else:
-        finished.set_result(result)

@@ -10,12 +10,14 @@ import pytest
 from graph.context import Services
 from graph.jobs.build_analytics import BuildAnalytics
 from graph.rules.statistics import copied_build_stats, copied_flaky_builds
+from storage.analytics.build_copy_writer import write_copy
 from tests.support.build_copies import Both
 
 
 @pytest.fixture
 async def analytics(services: Services, tmp_path: Path) -> AsyncIterator[BuildAnalytics]:
-    found = BuildAnalytics(services.database, tmp_path / "analytics", min_builds=0)
+    # A process takes most of a second to start (`test_copy_process.py`).
+    found = BuildAnalytics(services.database, tmp_path / "analytics", min_builds=0, write_copy=write_copy)
     yield found
     await found.close()
 

@@ -4,6 +4,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from graph.jobs.build_analytics import BuildAnalytics, CopyState
 from graph.jobs.change_pruning import ChangeRetention
 from storage import tables
 from storage.analytics import build_copy
-from storage.analytics.build_copy import POINTER_NAME, BuildCopy, read_pointer
+from storage.analytics.build_copy import POINTER_NAME, BuildCopy, CopyPointer, read_pointer
+from storage.analytics.build_copy_writer import RebuildRunning
 from storage.analytics.build_statistics import CopyStatement
 from storage.tables import AccessLevel, CheckStatus, Visibility
 from storage.tables.builds import build_changes
@@ -355,18 +357,24 @@ class TestState:
         assert (state.builds, state.is_rebuilding) == (20, False)
         assert state.behind_seconds > 0
 
+    @pytest.mark.parametrize("error", [RebuildRunning, OSError])
     async def test_says_that_a_copy_is_being_written(
-        self, analytics: BuildAnalytics, builds: BuildFactory, monkeypatch: pytest.MonkeyPatch
+        self, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
     ) -> None:
-        await builds.insert(20)
+        monkeypatch.setattr(build_analytics, "POLL_SECONDS", 0.0)
         found = []
-        monkeypatch.setattr(build_analytics, "write_copy", lambda *_: found.append(analytics.state.is_rebuilding))
 
-        with pytest.raises(ValueError, match="coroutine"):
+        async def write_copy(*_: Any) -> CopyPointer:
+            found.append(analytics.state.is_rebuilding)
+            raise error
+
+        analytics = BuildAnalytics(services.database, tmp_path / "analytics", write_copy=write_copy)
+        with pytest.raises(OSError) if error is OSError else nullcontext():
             await analytics.rebuild()
 
         assert found == [True]
         assert not analytics.state.is_rebuilding
+        await analytics.close()
 
 
 class TestCanceledQuestions:
