@@ -1,8 +1,9 @@
 """Caches token lookups for a second, because most operations use the same tokens as the operations before.
 
 The next operation sees a change of a user or a token: the cache is cleared when such a change is committed in this process, or when other
-processes notify it (on PostgreSQL). On SQLite an operation checks whether the file has changed (`storage/database/data_version.py`), and
-compares the rows of the token only if it has. No entry is used for longer than `CACHE_SECONDS`, or after the token has expired.
+processes notify it (on PostgreSQL). On SQLite an operation checks whether others have changed the file
+(`storage/database/data_version.py`), and compares the rows of the token only if they have. No entry is used for longer than
+`CACHE_SECONDS`, or after the token has expired.
 
 Each lookup of an access token records its use, so an operation whose token is cached does nothing for it. A job of each process
 (`graph/jobs/token_uses.py`) writes the uses; a token is written at most once in `USE_SECONDS`.
@@ -17,7 +18,7 @@ from typing import Any
 from graph.operations.token_scopes import TokenIdentity, identify
 from storage import tables
 from storage.caches import CacheBounds, LruCache
-from storage.database.data_version import DataVersion, Version
+from storage.database.data_version import DataVersion
 from storage.database.engine import Database, DatabaseSession
 from storage.tables.accounts import users
 
@@ -38,7 +39,7 @@ class _CachedToken:
     read_at: datetime
     digest: str
     identity: TokenIdentity
-    data_version: Version | None = None
+    data_version: int | None = None
     rows: list[Any] | None = None
 
 

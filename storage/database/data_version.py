@@ -1,4 +1,4 @@
-"""Detects whether any connection of any process has changed an SQLite file, which each operation asks.
+"""Detects whether anything but this process's writer has changed an SQLite file, which each operation asks.
 
 Each commit changes the header of the index of the write-ahead log (sqlite.org/walformat.html, "The WAL-Index File Format"), which SQLite
 maps into the memory of every process that has opened the file. On Linux it is read there, which takes a tenth of a microsecond. Elsewhere
@@ -17,9 +17,9 @@ HEADER_BYTES = 48
 """The length of the header, of which the index has two copies at its beginning. A commit is visible when the first one is complete."""
 HEADER_START = (3_007_000).to_bytes(4, sys.byteorder)
 """The version of the format."""
+COUNTER = slice(8, 12)
+"""`iChange` of the header, which each commit increments."""
 MAPPINGS = "/proc/self/maps"
-
-Version = int | bytes
 
 
 class DataVersion:
@@ -29,14 +29,35 @@ class DataVersion:
         self._path = path
         self._opened: sqlite3.Connection | None = None
         self._header: Any = None
+        self._seen = b""
+        self._version = 0
 
-    def current(self) -> Version | None:
+    def current(self) -> int | None:
         """Returns the version of the data; None if the file is locked, so that the version is unknown."""
         # The first call opens the connection, and may find the header.
         rows = self.fetch("PRAGMA data_version", ()) if self._header is None else None
-        if self._header is not None:
-            return self._header.raw  # type: ignore[no-any-return]
-        return rows[0][0] if rows else None
+        if self._header is None:
+            return rows[0][0] if rows else None
+        header = self._header.raw
+        if header != self._seen:
+            self._seen = header
+            self._version += 1
+        return self._version
+
+    def begin_own_commit(self) -> bytes | None:
+        """Returns what `end_own_commit` needs. The caller holds the lock of the file's writers."""
+        return None if self._header is None else self._header.raw
+
+    def end_own_commit(self, before: bytes | None) -> None:
+        """Keeps the version after a commit of this process that has changed the file, if it is the only one since `begin_own_commit`.
+
+        Who relies on the version knows of it otherwise.
+        """
+        if before is None or before != self._seen or self._header is None:
+            return
+        header = self._header.raw
+        if _count_commits(header) == (_count_commits(before) + 1) % 2**32:
+            self._seen = header
 
     def fetch(self, sql: str, parameters: Sequence[Any]) -> list[Any] | None:
         """Returns the current rows of a small statement; None if the file is locked. Raises sqlite3.Error."""
@@ -60,10 +81,14 @@ class DataVersion:
         return self._opened
 
     def close(self) -> None:
-        self._header = None
+        self._header, self._seen = None, b""
         if self._opened is not None:
             self._opened.close()
             self._opened = None
+
+
+def _count_commits(header: bytes) -> int:
+    return int.from_bytes(header[COUNTER], sys.byteorder)
 
 
 def _find_header(path: str) -> Any:

@@ -125,16 +125,17 @@ class Database:
         """
         for sql, parameters in statements:
             self.record_statement(sql, parameters)
-        ids = await self.writer.write(statements, required)
-        if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
-            # The writer bypasses the engine's events, on which `account_tables` relies otherwise.
-            self.account_tables.invalidate()
-        return ids
+        try:
+            return await self.writer.write(statements, required)
+        finally:
+            if any(self.account_tables.changes_rows(sql) for sql, _ in statements):
+                # The writer bypasses the engine's events, on which `account_tables` relies otherwise. What is canceled may be committed.
+                self.account_tables.invalidate()
 
     @cached_property
     def writer(self) -> Writer:
-        if self.dialect == "sqlite":
-            return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._write_lock)
+        if self.data_version is not None:
+            return SqliteWriter(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._write_lock, self.data_version)
         pool = self.engine.sync_engine.pool
         assert isinstance(pool, FairPool)  # noqa: S101 - see above
         return PostgresWriter(pool.idle_connections, self.engine.dialect)

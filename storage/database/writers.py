@@ -19,6 +19,7 @@ from sqlalchemy import Dialect
 from sqlalchemy.exc import IntegrityError
 
 from storage.database.connection_pool import ConnectionPool
+from storage.database.data_version import DataVersion
 from storage.database.postgres_pool import IdleConnection
 from storage.database.prepared_statements import Statement
 from storage.database.statements.bulk_inserts import BulkParameters
@@ -153,8 +154,9 @@ class SqliteWriter:
 
     max_statements: int | None = None
 
-    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, lock: WriteLock) -> None:
+    def __init__(self, path: str, pragmas: Sequence[str], wait_seconds: float, lock: WriteLock, data_version: DataVersion) -> None:
         self._write_lock = lock
+        self._data_version = data_version
         self._connection = _connect(path, pragmas)
         self._requests: list[_WriteRequest] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,7 +189,7 @@ class SqliteWriter:
             return False
         failure: Exception | None = None
         try:
-            _write_transaction(self._connection, requests)
+            _write_transaction(self._connection, requests, self._data_version)
         except DatabaseBusy:
             return False
         except Exception as error:
@@ -311,19 +313,26 @@ def _with_busy_timeout(connection: sqlite3.Connection, wait_milliseconds: int, r
         connection.execute("PRAGMA busy_timeout = 0")
 
 
-def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequest]) -> None:
-    """Writes all requests in one transaction. Raises DatabaseBusy if it cannot begin; after other errors it has rolled back."""
+def _write_transaction(connection: sqlite3.Connection, requests: list[_WriteRequest], data_version: DataVersion | None = None) -> None:
+    """Writes all requests in one transaction. Raises DatabaseBusy if it cannot begin; after other errors it has rolled back.
+
+    `data_version` keeps its version; only the thread of the event loop may pass it.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
         if "locked" in str(error):
             raise DatabaseBusy("another process held the database lock for too long") from error
         raise
+    before = data_version.begin_own_commit() if data_version is not None else None
     try:
         for each in requests:
             if not each.future.done():
                 _write_request(connection, each)
         connection.execute("COMMIT")
+        # Without a changed row nothing was written, and the next commit may be of another process.
+        if data_version is not None and any(each.error is None and any(each.ids) for each in requests):
+            data_version.end_own_commit(before)
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -137,6 +137,15 @@ class TestInvalidation:
         await make.project(owner=user)
         assert (version, True) == (database.account_tables.version, database.account_tables.is_stable)
 
+    async def test_a_canceled_write_may_have_been_committed(self, make: DataFactory, database: Database) -> None:
+        user, version = await make.user(), database.account_tables.version
+        name = "'New'"
+        writing = asyncio.create_task(database.write([(f"UPDATE users SET name = {name} WHERE id = {user.id} RETURNING id", [])]))
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+        assert database.account_tables.version > version
+
     async def test_other_processes_are_notified(self, make: DataFactory, database: Database, database_url: str) -> None:
         if database.dialect == "sqlite":
             pytest.skip("one process alone")
@@ -204,6 +213,32 @@ class TestOtherProcessOnSqlite:
             await ask.data(VIEWER, user)
 
         assert lookups == []
+
+    async def test_commits_of_this_process_read_no_rows(
+        self, ask: Ask, make: DataFactory, database: Database, other_process: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = database.data_version
+        assert file is not None
+        file.current()
+        if file.begin_own_commit() is None:
+            pytest.skip("only Linux shows the header of the index")
+        user = await make.user()
+        project = await make.project(owner=user)
+        variables = {"input": {"projectPath": str(project.id), "title": "New"}}
+        create = "mutation ($input: CreateIssueInput!) { createIssue(input: $input) { userErrors { code } } }"
+        await ask.data(create, user, **variables)
+        await ask.data(VIEWER, user)
+        read, fetch = [], file.fetch
+        monkeypatch.setattr(file, "fetch", lambda *arguments: read.append(arguments) or fetch(*arguments))
+
+        for _ in range(2):
+            await ask.data(create, user, **variables)
+            await ask.data(VIEWER, user)
+        assert read == []
+
+        other_process.execute("UPDATE projects SET description = 'Other'")
+        await ask.data(VIEWER, user)
+        assert len(read) == 1
 
     async def test_a_locked_file_bypasses_the_cache(
         self,

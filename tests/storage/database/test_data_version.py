@@ -1,4 +1,4 @@
-"""The version of an SQLite file is another one after each commit of any connection, however it is found out."""
+"""The version of an SQLite file is another one after each commit of others, however it is found out."""
 
 import sqlite3
 import subprocess
@@ -10,6 +10,7 @@ import pytest
 
 from storage.database import data_version
 from storage.database.data_version import DataVersion
+from storage.database.engine import Database
 
 INSERT = "INSERT INTO rows VALUES (1)"
 
@@ -40,9 +41,14 @@ def version(
     if request.param == "pragma":
         monkeypatch.setattr(data_version, "MAPPINGS", "/nowhere")
     version = DataVersion(path)
-    assert isinstance(version.current(), bytes if request.param == "header" else int)
+    version.current()
+    assert (version.begin_own_commit() is not None) == (request.param == "header")
     yield version
     version.close()
+
+
+def header_number(header: bytes) -> int:
+    return int.from_bytes(header[data_version.COUNTER], sys.byteorder)
 
 
 def insert_in_another_process(path: str) -> None:
@@ -119,3 +125,64 @@ class TestCurrent:
         assert done.stdout.split()[0] == "1", "the checkpoint waits for the reader"
         assert reader.execute("SELECT count(*) FROM rows").fetchone() == (0,)
         reader.close()
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("version", ["header"], indirect=True)
+class TestOwnCommits:
+    """The header alone shows how many commits there were."""
+
+    def test_keep_the_version(self, writer: sqlite3.Connection, version: DataVersion) -> None:
+        seen = version.current()
+        for _ in range(3):
+            before = version.begin_own_commit()
+            writer.execute(INSERT)
+            version.end_own_commit(before)
+            assert version.current() == seen
+
+    @pytest.mark.parametrize("moment", ["before", "during", "after"])
+    def test_do_not_hide_one_of_another_process(self, path: str, writer: sqlite3.Connection, version: DataVersion, moment: str) -> None:
+        seen = version.current()
+        if moment == "before":
+            insert_in_another_process(path)
+        before = version.begin_own_commit()
+        writer.execute(INSERT)
+        if moment == "during":
+            insert_in_another_process(path)
+        version.end_own_commit(before)
+        if moment == "after":
+            insert_in_another_process(path)
+        assert version.current() != seen
+
+    def test_are_counted_beyond_the_largest_number(
+        self, writer: sqlite3.Connection, version: DataVersion, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen, number = version.current(), data_version._count_commits(version.begin_own_commit() or b"")
+        monkeypatch.setattr(data_version, "_count_commits", lambda header: (header_number(header) - number - 1) % 2**32)
+        before = version.begin_own_commit()
+        assert data_version._count_commits(before or b"") == 2**32 - 1
+        writer.execute(INSERT)
+        version.end_own_commit(before)
+        assert version.current() == seen
+
+    async def test_are_those_of_the_writer(self, path: str, writer: sqlite3.Connection) -> None:
+        database = Database(f"sqlite:///{path}")
+        assert database.data_version is not None
+        seen = database.data_version.current()
+        assert await database.write([("INSERT INTO rows VALUES (7) RETURNING id", [])]) == [7]
+        assert database.data_version.current() == seen
+
+        insert_in_another_process(path)
+        assert await database.write([("INSERT INTO rows VALUES (8) RETURNING id", [])]) == [8]
+        assert database.data_version.current() != seen
+        await database.close()
+
+    async def test_without_a_change_are_none(self, path: str, writer: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Otherwise the next commit of another process would be taken for this one."""
+        database, ended = Database(f"sqlite:///{path}"), []
+        monkeypatch.setattr(database.data_version, "end_own_commit", ended.append)
+        assert await database.write([("UPDATE rows SET id = 9 WHERE id = 8 RETURNING id", [])]) == [0]
+        assert ended == []
+        assert await database.write([("INSERT INTO rows VALUES (8) RETURNING id", [])]) == [8]
+        assert len(ended) == 1
+        await database.close()
