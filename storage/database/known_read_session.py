@@ -1,12 +1,26 @@
 """Sessions that may use what an earlier session has read (`storage/database/statements/known_reads.py`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from sqlalchemy import event
+from sqlalchemy.orm import Session
+
 from storage.database.sessions import DatabaseSession
-from storage.database.statements.known_reads import KnownRead
+from storage.database.statements.known_reads import Identity, KnownRead
 from storage.database.text_budget import TextColumns
 from storage.database.writers import ConcurrentChange
+
+CHANGED = "changed"
+
+
+class RecordingSession(Session):
+    """A session of the ORM that records which rows it has changed or deleted, in `info[CHANGED]`."""
+
+
+@event.listens_for(RecordingSession, "after_flush")
+def _record_changes(session: Session, _: Any) -> None:
+    session.info.setdefault(CHANGED, set()).update((type(row), row.id) for row in (*session.dirty, *session.deleted))
 
 
 class KnownReadSession(DatabaseSession):
@@ -53,6 +67,11 @@ class KnownReadSession(DatabaseSession):
         if list(rows) != list(known.rows):
             known_reads.replace(known, rows)
             raise ConcurrentChange
+
+    def _forget_known(self, changed: Iterable[Identity]) -> None:
+        """Forgets what is known of rows that this session has changed."""
+        if self._database.known_reads is not None:
+            self._database.known_reads.forget(changed)
 
     def _is_unused(self) -> bool:
         """Whether nothing was written yet, and no transaction has begun."""

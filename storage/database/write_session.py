@@ -17,7 +17,7 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 from sqlalchemy.orm.attributes import instance_state
 
-from storage.database.known_read_session import KnownReadSession
+from storage.database.known_read_session import CHANGED, KnownReadSession, RecordingSession
 from storage.database.pending_changes import PendingChanges
 from storage.database.readers import CLOSED_MESSAGE
 from storage.database.sessions import ORM_ATTRIBUTES
@@ -59,7 +59,7 @@ class WriteSession(KnownReadSession):
             raise AttributeError(name)
         if self._has_ended:
             raise InvalidRequestError(CLOSED_MESSAGE)
-        AsyncSession.__init__(self, bind=self._database.write_engine, expire_on_commit=False)
+        AsyncSession.__init__(self, bind=self._database.write_engine, expire_on_commit=False, sync_session_class=RecordingSession)
         self._has_begun = True
         if not self._active_reads:
             self._release_reader()
@@ -288,6 +288,7 @@ class WriteSession(KnownReadSession):
             if pending.followers:
                 await self.flush()
             await super().commit()
+            self._forget_known(self.info.pop(CHANGED, ()))
 
     def _only_inserts(self) -> bool:
         pending = self._pending
@@ -314,6 +315,7 @@ class WriteSession(KnownReadSession):
             return False
         if found == WAS_CHANGED:
             raise ConcurrentChange
+        self._forget_known([(type(row), row.id)])
         pending.unlocked, pending.condition = [], None
         self._rows.clear()
         return True
@@ -339,6 +341,7 @@ class WriteSession(KnownReadSession):
         except IntegrityError as error:
             # A row to which another refers was deleted meanwhile, or there is an equal one now.
             raise ConcurrentChange from error
+        self._forget_known([(type(row), row.id) for row, _ in pending.unlocked])
         pending.assign_batch_ids(ids, required)
         pending.clear()
         self._rows.clear()

@@ -7,7 +7,7 @@ server instead of two. SQLite, which answers such a read within the process, doe
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,9 @@ KNOWN_READS = CacheBounds("known reads", max_entries=1_000, max_bytes=2 * 2**20,
 MAX_AGE_SECONDS = 600.0
 """A version is the number of a transaction, of which PostgreSQL has 2**32 before they begin again."""
 
+Identity = tuple[type, int]
+"""The table and the id of a row."""
+
 _VERSION, _VALUE = "known_version_", "known_value_"
 
 
@@ -41,13 +44,15 @@ class TransactionNumber(UserDefinedType[int]):
 class CheckedSelect:
     """A constant statement as it is run: with the versions of the rows of its tables after its own columns, which `row_factory` builds.
 
-    `check` is true if a row with its parameters has the same versions and integers. `names` are the parameters of these by column index.
+    `check` is true if a row with its parameters has the same versions and integers. `names` are the parameters of these by column index,
+    `ids` the indexes of the ids of its tables.
     """
 
     compiled: CompiledSelect
     row_factory: RowFactory
     check: ColumnElement[bool]
     names: Mapping[int, str]
+    ids: Sequence[tuple[type, int]]
 
     def bind(self, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
         """Returns the SQL string and its parameters."""
@@ -58,11 +63,15 @@ class CheckedSelect:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KnownRead:
-    """The only row of a statement with some values of its parameters. `values` are those and the values of the check's parameters."""
+    """The only row of a statement with some values of its parameters. `values` are those and the values of the check's parameters.
+
+    `identities` are those of the rows of tables in it.
+    """
 
     select: CheckedSelect
     key: tuple[Any, ...]
     rows: Sequence[Sequence[Any]]
+    identities: Sequence["Identity"]
     text_length: int
     values: Mapping[str, Any]
     read_at: float
@@ -74,7 +83,11 @@ class KnownReads:
     def __init__(self, statement_cache: StatementCache) -> None:
         self._statement_cache = statement_cache
         self._selects: dict[int, CheckedSelect] = {}
-        self._reads: LruCache[tuple[Any, ...], KnownRead] = LruCache(KNOWN_READS, lambda _, read: 4_000 + 2 * read.text_length)
+        self._reads: LruCache[tuple[Any, ...], KnownRead] = LruCache(
+            KNOWN_READS, lambda _, read: 4_500 + 2 * read.text_length, lambda _, read: self._remove_keys(read)
+        )
+        self._keys: dict[Identity, set[tuple[Any, ...]]] = {}
+        """The keys of the reads that have a row."""
 
     def find_select(self, statement: Select[Any]) -> CheckedSelect:
         """Returns how a constant statement is run. It selects tables and integers, and has no lists."""
@@ -88,9 +101,20 @@ class KnownReads:
         key = _key(statement, values)
         read = self._reads.get(key)
         if read is not None and time.monotonic() - read.read_at > MAX_AGE_SECONDS:
-            self._reads.pop(key)
+            self._remove(read)
             return None
         return read
+
+    def forget(self, changed: Iterable[Identity]) -> None:
+        """Removes the reads of rows that this process has changed.
+
+        Their checks would fail, after which everything is read and done again.
+        """
+        for identity in changed:
+            for key in (*self._keys.get(identity, ()),):
+                read = self._reads.get(key)
+                if read is not None:
+                    self._remove(read)
 
     def keep(self, statement: Select[Any], values: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
         """Keeps what the statement's `CheckedSelect` has returned."""
@@ -98,7 +122,7 @@ class KnownReads:
 
     def replace(self, read: KnownRead, rows: Sequence[Sequence[Any]]) -> None:
         """Replaces an outdated read by what its statement returns now."""
-        self._reads.pop(read.key)
+        self._remove(read)
         self._keep(read.key, read.select, read.values, rows)
 
     def _keep(self, key: tuple[Any, ...], select: CheckedSelect, values: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
@@ -109,17 +133,36 @@ class KnownReads:
         if any(value is None for name, value in checked.items() if name.startswith(_VERSION)):
             # An outer join has found nothing.
             return
+        replaced = self._reads.get(key)
+        if replaced is not None:
+            self._remove(replaced)
+        identities = [(table, row[index]) for table, index in select.ids]
         length = sum([_text_length(value) for value in row])
-        self._reads.put(key, KnownRead(select, key, rows, length, {**values, **checked}, time.monotonic()))
+        for identity in identities:
+            self._keys.setdefault(identity, set()).add(key)
+        self._reads.put(key, KnownRead(select, key, rows, identities, length, {**values, **checked}, time.monotonic()))
+
+    def _remove(self, read: KnownRead) -> None:
+        self._reads.pop(read.key)
+        self._remove_keys(read)
+
+    def _remove_keys(self, read: KnownRead) -> None:
+        for identity in read.identities:
+            keys = self._keys.get(identity, set())
+            keys.discard(read.key)
+            if not keys:
+                self._keys.pop(identity, None)
 
     def _make_select(self, statement: Select[Any]) -> CheckedSelect:
         versions: list[ColumnElement[Any]] = []
         conditions: list[ColumnElement[bool]] = []
         names: dict[int, str] = {}
-        position = 0
+        ids: list[tuple[type, int]] = []
+        position, keys = 0, [column.key for column in statement.selected_columns]
         for description in statement.column_descriptions:
             mapper: Any = inspect(description["expr"], raiseerr=False)
             if isinstance(mapper, Mapper):
+                ids.append((mapper.class_, keys.index(mapper.primary_key[0].key, position)))
                 position += len(mapper.columns)
                 versions.append(literal_column(f"{mapper.local_table.name}.xmin", TransactionNumber()))  # type: ignore[attr-defined]
             else:
@@ -133,7 +176,7 @@ class KnownReads:
         columns = [version.label(f"{_VERSION}{number}") for number, version in enumerate(versions)]
         check = exists(statement.with_only_columns(literal_column("1"), maintain_column_froms=True).where(*conditions))
         compiled = self._statement_cache.compile(statement.add_columns(*columns))
-        return CheckedSelect(compiled, self._statement_cache.compile(statement).row_factory, check, names)
+        return CheckedSelect(compiled, self._statement_cache.compile(statement).row_factory, check, names, ids)
 
 
 def _key(statement: Select[Any], values: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -18,6 +18,13 @@ from tests.support.database.statements import StatementRecorder
 
 NOTE = "mutation ($input: CreateNoteInput!) { createNote(input: $input) { note { body } userErrors { code } } }"
 ISSUE = "mutation ($input: CreateIssueInput!) { createIssue(input: $input) { issue { title iid } userErrors { code } } }"
+UPDATE = "mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) { userErrors { code } } }"
+OWN_CHANGES: Mapping[str, dict[str, Any]] = {
+    "one statement": {"description": "Changed"},
+    "a batch": {"stateEvent": "CLOSE"},
+    "the ORM": {"labels": ["one"]},
+}
+"""Changes of the issue, by how they are written."""
 
 
 @dataclass
@@ -28,6 +35,7 @@ class KnownProject:
     make: DataFactory
     project: tables.Project
     issue: tables.Issue
+    owner: tables.User
     developer: tables.User
     note_input: dict[str, Any]
     issue_input: dict[str, Any]
@@ -63,7 +71,7 @@ async def known(ask: Ask, make: DataFactory) -> KnownProject:
     await make.member(project, developer, AccessLevel.DEVELOPER)
     issue, path = await make.issue(project), f"{owner.username}/{project.path}"
     note_input = {"projectPath": path, "issueDatabaseId": issue.id, "body": "A note"}
-    scenario = KnownProject(ask, make, project, issue, developer, note_input, {"projectPath": path, "title": "New"})
+    scenario = KnownProject(ask, make, project, issue, owner, developer, note_input, {"projectPath": path, "title": "New"})
     await scenario.note()
     await scenario.new_issue()
     return scenario
@@ -100,6 +108,39 @@ class TestKnownReads:
             await known.change(update(PROJECT).values(description=description))
             data = await known.ask.data(text, known.developer, input=known.issue_input)
             assert data["createIssue"]["issue"] == {"project": {"description": description}}
+
+    @pytest.mark.parametrize("input", OWN_CHANGES.values(), ids=OWN_CHANGES)
+    async def test_what_this_process_has_changed_is_read_once_more(
+        self, known: KnownProject, statements: StatementRecorder, input: dict[str, Any]
+    ) -> None:
+        """A write that relied on an outdated read would be sent twice."""
+        path = known.note_input["projectPath"]
+        changed = {"projectPath": path, "databaseId": known.issue.id, **input}
+        assert await known.ask.codes(UPDATE, known.developer, input=changed) == []
+        with statements.record() as seen:
+            assert (await known.note()).errors == []
+        assert sum(statement.startswith("SELECT") for statement in seen) == 1
+        assert known.database.dialect == "sqlite" or len(seen) == 2
+
+    async def test_what_a_mutation_changes_of_the_project_is_read_once_more(
+        self, known: KnownProject, statements: StatementRecorder
+    ) -> None:
+        text = "mutation ($input: UpdateProjectInput!) { updateProject(input: $input) { userErrors { code } } }"
+        assert await known.ask.codes(text, known.owner, input={"projectPath": str(known.project.id), "description": "Changed"}) == []
+        for write in (known.note, known.new_issue):
+            with statements.record() as seen:
+                assert (await write()).errors == []
+            assert sum(statement.startswith("SELECT") for statement in seen) == 1
+
+    async def test_keeps_nothing_of_what_it_has_forgotten(self, known: KnownProject) -> None:
+        reads = known.database.known_reads
+        if reads is None:
+            pytest.skip("SQLite reads each time")
+        await known.change(update(PROJECT).values(description="Changed"))
+        await known.outcomes()
+        assert len(reads._reads) == 2
+        reads.forget([(PROJECT, known.project.id)])
+        assert (len(reads._reads), reads._keys) == (0, {})
 
     @pytest.mark.parametrize("change", REFUSING)
     async def test_a_change_that_forbids_the_write_counts(self, known: KnownProject, change: str) -> None:
