@@ -23,7 +23,8 @@ class PendingChanges:
     - `deferred`: new rows; `followers` are inserted with one of them, or with a row of `numbered`.
     - `numbered`: new rows that get their number when they are inserted.
     - `inserts`: values of constant INSERTs, by the identity of the statement.
-    - `unlocked`: rows that must be as they were read, each with all columns that were read; the session may have changed them since.
+    - `unlocked`: rows that must be as they were read, each with all columns that were read, which the session may
+      have changed since, and its version if it is known.
     - `required`: constant statements that must return a row.
     - `condition`: a statement, and an action that has to run before if it selects true.
     """
@@ -39,7 +40,7 @@ class PendingChanges:
         self.condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
         self.inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
         self.numbered: list[tuple[Any, Numbering]] = []
-        self.unlocked: list[tuple[Any, dict[str, Any]]] = []
+        self.unlocked: list[tuple[Any, dict[str, Any], int | None]] = []
         self.required: list[tuple[Any, Mapping[str, Any]]] = []
 
     @property
@@ -67,16 +68,16 @@ class PendingChanges:
     def add_inserts(self, statement: Any, rows: BulkRows) -> None:
         self.inserts.setdefault(id(statement), (statement, []))[1].extend(rows)
 
-    def add_unlocked(self, row: Any) -> None:
-        if not any(row is each for each, _ in self.unlocked):
-            self.unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}))
+    def add_unlocked(self, row: Any, version: int | None) -> None:
+        if not any(row is each for each, *_ in self.unlocked):
+            self.unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}, version))
 
     def bind_batch(self, database: "Database", change_count: int) -> tuple[list[Statement], int] | None:
         """Returns the statements that write everything, and how many of the first ones have to return a row; None if the ORM has to.
 
         `change_count` is the number of changed rows of the session.
         """
-        updates = [database.update_cache.bind(row, before, None) for row, before in self.unlocked]
+        updates = [database.update_cache.bind(row, before, None, version) for row, before, version in self.unlocked]
         deferred = [database.insert_cache.bind(row) for row in self.deferred]
         if None in updates or None in deferred or change_count > len(updates):
             return None

@@ -60,6 +60,15 @@ class DatabaseSession(AsyncSession):
             return (await self.execute(select, values)).all()  # type: ignore[no-any-return]
 
     @property
+    def reads_versions(self) -> bool:
+        """Whether lookups should read the versions of rows too (`storage/database/statements/row_versions.py`), for `keep_version`."""
+        return False
+
+    def keep_version(self, row: Any, version: int) -> None:
+        """Keeps the version of a row that was read, by which its change finds out whether it is still so."""
+        raise NotImplementedError
+
+    @property
     def relies_on_known_read(self) -> bool:
         """Whether what the session has read may be outdated, so that a repetition may have another result."""
         return False

@@ -51,6 +51,8 @@ class WriteSession(KnownReadSession):
         self._active_reads = 0
         self._has_begun = False
         self._rows: dict[Any, Any] = {}
+        self._versions: dict[int, int] = {}
+        """Versions of rows that were read, by the `id()` of the row."""
         self._pending = PendingChanges()
         self._reads_before_changes = False
 
@@ -101,8 +103,16 @@ class WriteSession(KnownReadSession):
         if not self.may_repeat or self._has_begun or self._rows.get(instance_state(row).key) is not row:
             return False
         self._reads_before_changes |= reads_before_changes
-        self._pending.add_unlocked(row)
+        self._pending.add_unlocked(row, self._versions.get(id(row)))
         return True
+
+    @property
+    def reads_versions(self) -> bool:
+        return self.may_repeat and not self.uses_known_reads and not self._has_begun and self._database.dialect == "postgresql"
+
+    def keep_version(self, row: Any, version: int) -> None:
+        # A row that was read before stays as it was.
+        self._versions.setdefault(id(row), version)
 
     def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
         """Whether a statement is left to the commit, which raises ConcurrentChange if it returns no row.
@@ -214,7 +224,7 @@ class WriteSession(KnownReadSession):
     async def _lock_rows(self) -> None:
         """Locks the rows that `lock_later` has left unlocked. Raises ConcurrentChange if one was changed or deleted meanwhile."""
         unlocked, self._pending.unlocked = self._pending.unlocked, []
-        for row, before in unlocked:
+        for row, before, _ in unlocked:
             columns = inspect(type(row)).columns
             statement = select(*[columns[name] for name in before]).where(columns["id"] == row.id).with_for_update(key_share=True)
             async with self._statement_lock:
@@ -300,8 +310,8 @@ class WriteSession(KnownReadSession):
         pending = self._pending
         if self._has_begun or pending.deferred or pending.numbered or len(pending.unlocked) > 1 or self._count_changes() > 1:
             return False
-        ((row, before),) = pending.unlocked
-        bound = self._database.update_cache.bind(row, before, pending.skip_condition)
+        ((row, before, version),) = pending.unlocked
+        bound = self._database.update_cache.bind(row, before, pending.skip_condition, version)
         if bound is None:
             # Nothing was changed in the end. The ORM would write nothing either, but begin a transaction for it.
             pending.unlocked = []
@@ -341,7 +351,7 @@ class WriteSession(KnownReadSession):
         except IntegrityError as error:
             # A row to which another refers was deleted meanwhile, or there is an equal one now.
             raise ConcurrentChange from error
-        self._forget_known([(type(row), row.id) for row, _ in pending.unlocked])
+        self._forget_known([(type(row), row.id) for row, *_ in pending.unlocked])
         pending.assign_batch_ids(ids, required)
         pending.clear()
         self._rows.clear()

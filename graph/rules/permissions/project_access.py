@@ -58,7 +58,9 @@ async def load_project_with(
         project = await projects.get(key)
         rows = await context.tuples(*row_in_project(table, project.id, name, value)) if project is not None else []
         return project, rows[0][0] if rows else None
-    statement: Any = members.project_with_child(table, name, by_path=not isinstance(key, int))
+    session = context.session
+    with_versions = session.reads_versions
+    statement: Any = members.project_with_child(table, name, by_path=not isinstance(key, int), with_versions=with_versions)
     if relations is not None:
         statement = relations.add_to(statement, context)
     found = await _load_one_project(context, statement, key, {"value": value})
@@ -66,6 +68,11 @@ async def load_project_with(
         projects.prime(key, None)
         return None, None
     project, child, *related = found
+    if with_versions:
+        project_version, child_version, *related = related
+        session.keep_version(project, project_version)
+        if child is not None:
+            session.keep_version(child, child_version)
     if relations is not None and child is not None:
         relations.prime(child, related, context)
     return project, child

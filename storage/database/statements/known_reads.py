@@ -2,7 +2,7 @@
 
 Somebody who writes once in a project often writes again: an import, a bot, a discussion. The project, the issue, and the writer's level are
 the same each time, so a session takes what the last one has read, and its INSERT inserts nothing if one of these rows has another version
-now (`xmin`, https://www.postgresql.org/docs/current/ddl-system-columns.html) or a single value is another. That is one round trip to the
+now (`storage/database/statements/row_versions.py`) or a single value is another. That is one round trip to the
 server instead of two. SQLite, which answers such a read within the process, does without.
 """
 
@@ -15,10 +15,10 @@ import orjson
 from sqlalchemy import ColumnElement, Integer, Select, bindparam, exists, literal_column
 from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
-from sqlalchemy.types import UserDefinedType
 
 from storage.caches import CacheBounds, LruCache
 from storage.database.statements.row_codegen import RowFactory
+from storage.database.statements.row_versions import TransactionNumber, row_version
 from storage.database.statements.statement_cache import CompiledSelect, StatementCache, mark_constant
 
 KNOWN_READS = CacheBounds("known reads", max_entries=1_000, max_bytes=2 * 2**20, max_entry_bytes=2**16)
@@ -29,15 +29,6 @@ Identity = tuple[type, int]
 """The table and the id of a row."""
 
 _VERSION, _VALUE = "known_version_", "known_value_"
-
-
-class TransactionNumber(UserDefinedType[int]):
-    """PostgreSQL's `xid`. Parameters are rendered without a type, since they exceed an `integer`."""
-
-    cache_ok = True
-
-    def get_col_spec(self, **_: Any) -> str:
-        return "xid"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -164,7 +155,7 @@ class KnownReads:
             if isinstance(mapper, Mapper):
                 ids.append((mapper.class_, keys.index(mapper.primary_key[0].key, position)))
                 position += len(mapper.columns)
-                versions.append(literal_column(f"{mapper.local_table.name}.xmin", TransactionNumber()))  # type: ignore[attr-defined]
+                versions.append(row_version(mapper))
             else:
                 names[position] = f"{_VALUE}{position}"
                 conditions.append(description["expr"].is_not_distinct_from(bindparam(names[position], type_=Integer)))

@@ -12,11 +12,12 @@ from sqlalchemy.inspection import inspect
 from sqlalchemy.orm import Mapper
 
 from storage.database.statements.row_codegen import BoundParameter, ParameterBinder, compile_binder
+from storage.database.statements.row_versions import TransactionNumber, row_version
 
 WAS_CHANGED, WAS_SKIPPED = 0, -1
 """What the statement returns instead of the row's id: the row was changed or deleted meanwhile, or the condition to skip it is true."""
 
-_OLD, _NEW = "old_", "new_"
+_OLD, _NEW, _VERSION = "old_", "new_", "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +37,27 @@ class UpdateCache:
         self._updates: dict[tuple[Any, ...], _CompiledUpdate] = {}
         self._constants: dict[int, _CompiledUpdate] = {}
 
-    def bind(self, row: Any, before: Mapping[str, Any], skip_condition: Select[Any] | None) -> tuple[str, list[Any]] | None:
+    def bind(
+        self, row: Any, before: Mapping[str, Any], skip_condition: Select[Any] | None, version: int | None = None
+    ) -> tuple[str, list[Any]] | None:
         """Returns an SQL string that changes the row and returns its id, and its parameters; None if no column differs.
 
-        `before` are all columns as they were read. If `skip_condition`, a constant statement without parameters, selects true, nothing is
-        changed; only PostgreSQL supports it.
+        `before` are all columns as they were read. They are compared unless the `version` of the row is known, which is compared then
+        (`storage/database/statements/row_versions.py`). If `skip_condition`, a constant statement without parameters, selects true, nothing
+        is changed; only PostgreSQL supports it.
         """
         values = row.__dict__
         changed = tuple([name for name, value in before.items() if values[name] is not value and values[name] != value])
         if not changed:
             return None
-        key = type(row), changed, id(skip_condition)
+        key = type(row), changed, id(skip_condition), version is not None
         compiled = self._updates.get(key)
         if compiled is None:
-            compiled = self._updates[key] = self._compile(type(row), changed, skip_condition)
-        bound = {_OLD + name: value for name, value in before.items()}
+            compiled = self._updates[key] = self._compile(type(row), changed, skip_condition, has_version=version is not None)
+        if version is not None:
+            bound: dict[str, Any] = {_OLD + "id": before["id"], _VERSION: version}
+        else:
+            bound = {_OLD + name: value for name, value in before.items()}
         for name in changed:
             bound[_NEW + name] = values[name]
         return compiled.sql, compiled.binder(bound)
@@ -66,15 +73,20 @@ class UpdateCache:
             found = self._constants[id(statement)] = _CompiledUpdate(compiled.string, compile_binder(bound, constants), statement)
         return found.sql, found.binder(values)
 
-    def _compile(self, table: type, changed: tuple[str, ...], skip_condition: Select[Any] | None) -> _CompiledUpdate:
+    def _compile(self, table: type, changed: tuple[str, ...], skip_condition: Select[Any] | None, *, has_version: bool) -> _CompiledUpdate:
         mapper: Mapper[Any] = inspect(table)
         columns = {column.key: column for column in mapper.columns}
-        names = [_OLD + name for name in columns] + [_NEW + name for name in changed]
+        compared = ["id"] if has_version else [*columns]
+        names = [_OLD + name for name in compared] + [_NEW + name for name in changed]
         types = {name: columns[name[len(_OLD) :]].type for name in names}
-        documents = {_OLD + name for name, column in columns.items() if isinstance(column.type, JSON)}
+        documents = {_OLD + name for name in compared if isinstance(columns[name].type, JSON)}
         parameters = {name: bindparam(name, type_=Text() if name in documents else type_) for name, type_ in types.items()}
         statement: Any = update(table).values({name: parameters[_NEW + name] for name in changed})
-        for name, column in columns.items():
+        if has_version:
+            types[_VERSION] = TransactionNumber()
+            statement = statement.where(row_version(table) == bindparam(_VERSION, type_=types[_VERSION]))
+        for name in compared:
+            column = columns[name]
             old = parameters[_OLD + name]
             if _OLD + name in documents:
                 # PostgreSQL cannot compare JSON. A null of SQL and one of JSON are both read as None.

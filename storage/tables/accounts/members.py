@@ -25,6 +25,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
 from storage.database.statements.compiled_statements import named_parameter
+from storage.database.statements.row_versions import row_version
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
 from storage.tables.base import TimestampedRow, foreign_key, rows_of
@@ -148,10 +149,16 @@ PROJECTS_IN_GROUPS = mark_constant(
 
 
 @cache
-def project_with_child(table: Any, key: str, *, by_path: bool) -> Select[Any]:
-    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist."""
+def project_with_child(table: Any, key: str, *, by_path: bool, with_versions: bool = False) -> Select[Any]:
+    """As `PROJECT_BY_ID` or `PROJECT_BY_PATH`, with a row of the project by its `id` or `iid` (`key`); null if it does not exist.
+
+    `with_versions` adds the versions of both rows, on PostgreSQL.
+    """
     within = (table.project_id == col(Project.id)) & (getattr(table, key) == bindparam("value"))
-    return mark_constant(_project_lookup(*(HAS_PATH if by_path else HAS_ID)).add_columns(table).join(table, within, isouter=True))
+    statement = _project_lookup(*(HAS_PATH if by_path else HAS_ID)).add_columns(table).join(table, within, isouter=True)
+    if with_versions:
+        statement = statement.add_columns(*[row_version(each).label(f"version_{number}") for number, each in enumerate((Project, table))])
+    return mark_constant(statement)
 
 
 def levels_of_users(user_ids: list[int], project_ids: list[int]) -> Select[int, int, int]:

@@ -1,5 +1,6 @@
 """Issues are changed without a lock where the commit finds out that nobody has changed them since they were read."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,11 @@ from sqlmodel import col
 
 from graph.rules.issues import issues
 from storage import tables
+from storage.database.write_session import WriteSession
 from tests.make import DataFactory
 from tests.support.api_clients import Ask
 from tests.support.database.statements import StatementRecorder
+from tests.support.waiting import wait_for_lock_waiter
 
 UPDATE = """mutation ($input: UpdateIssueInput!) { updateIssue(input: $input) {
   issue { title description notes(first: 5) { nodes { body } } } userErrors { code } } }"""
@@ -82,3 +85,27 @@ async def test_a_change_of_a_description_reads_once_and_writes_once(
             changed = (await planned_ask.data(query, owner, input=change))["updateIssue"]["issue"]
         assert changed == {"description": f"Text {number}", "author": {"username": author.username}}
     assert len(recorded) == 2, recorded
+
+
+async def test_an_update_that_waits_for_another_one_keeps_what_it_has_changed(ask: Ask, make: DataFactory) -> None:
+    database = make.services.database
+    if database.dialect != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    issue = await make.issue(await make.project(owner=(owner := await make.user())), title="Old")
+    change = {"projectPath": str(issue.project_id), "databaseId": issue.id, "description": "Mine"}
+    async with database.write_session() as other:
+        await other.execute(update(tables.Issue).where(col(tables.Issue.id) == issue.id).values(title="Theirs"))
+        waiting = asyncio.create_task(ask.data(UPDATE, owner, input=change))
+        await wait_for_lock_waiter(database)
+        await other.commit()
+    found = (await waiting)["updateIssue"]["issue"]
+    assert (found["title"], found["description"]) == ("Theirs", "Mine")
+
+
+async def test_a_version_may_exceed_an_integer(ask: Ask, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PostgreSQL counts transactions up to 2**32. This one has not written the row, which is therefore locked."""
+    keep_version = WriteSession.keep_version
+    monkeypatch.setattr(WriteSession, "keep_version", lambda session, row, _: keep_version(session, row, 2**32 - 1))
+    issue = await make.issue(await make.project(owner=(owner := await make.user())))
+    change = {"projectPath": str(issue.project_id), "databaseId": issue.id, "description": "Mine"}
+    assert (await ask.data(UPDATE, owner, input=change))["updateIssue"]["issue"]["description"] == "Mine"
