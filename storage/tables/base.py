@@ -113,6 +113,11 @@ def is_encrypted(column: Column[Any]) -> bool:
     return _IS_ENCRYPTED in column.info
 
 
+def table_of(kind: Any) -> Any:
+    """The table of a class. A statement with its columns compiles in half the time of one with the attributes of the class."""
+    return kind.__table__
+
+
 def rows_of(columns: Any) -> Any:
     """The FROM clause that has these columns: of a class, an alias of it, or the columns of a table's alias."""
     return columns.id.table if isinstance(columns, ColumnCollection) else columns

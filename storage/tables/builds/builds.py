@@ -11,7 +11,7 @@ from sqlmodel import Field, col
 from storage.database.clock import now
 from storage.database.column_types import Timestamp, enum_type
 from storage.database.dialects import by_dialect
-from storage.tables.base import Row, encrypted_text, foreign_key, long_text, partial_index
+from storage.tables.base import Row, encrypted_text, foreign_key, long_text, partial_index, table_of
 from storage.tables.builds.commit_statuses import IS_UNSUCCESSFUL, CheckStatus
 from storage.tables.projects.projects import Project
 
@@ -109,12 +109,12 @@ class Build(Row, table=True):
 
 def is_current() -> Any:
     """The condition that a build has not been superseded by a later attempt."""
-    return col(Build.current_id).is_(None)
+    return table_of(Build).c.current_id.is_(None)
 
 
 def is_check() -> Any:
     """The condition that a build counts for its commit: that it does not wait for somebody to play it."""
-    return col(Build.status) != CheckStatus.MANUAL
+    return table_of(Build).c.status != CheckStatus.MANUAL
 
 
 def has_ref(names: Sequence[str | None]) -> Any:

@@ -3,6 +3,9 @@
 It has the same rules as graph/rules/builds/rollups.py. The status of a check at an earlier time follows from its rows: it is pending from
 `created_at`, running from `started_at` and finished from `finished_at`; a retry stores the previous attempt as a row. So the rollup at an
 earlier time can be computed from the same rows.
+
+The arguments are columns of tables or subqueries, not attributes of classes: with these, SQLAlchemy compiles each of the many subqueries as
+one of the ORM, which takes twice as long.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -10,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    CompoundSelect,
     ScalarSelect,
     Select,
     Subquery,
@@ -26,9 +30,9 @@ from sqlalchemy import (
     select,
     union_all,
 )
-from sqlmodel import col
 
 from storage.database.column_types import enum_type
+from storage.tables.base import table_of
 from storage.tables.builds.builds import Build, is_check, is_current
 from storage.tables.builds.commit_statuses import FINISHED, UNSUCCESSFUL, CheckStatus, CommitStatus
 
@@ -50,10 +54,10 @@ def rollup_state(
 
     With `names` only these checks count; without `builds` only commit statuses count.
     """
-    newest = _newest(project_id, oid, (), outer, moment, names, builds)
+    all_checks = _all_checks(project_id, oid, outer, moment, names, builds)
+    newest, checks = _newest(all_checks), all_checks.subquery()
     state_of_newest = select(_state(newest)).select_from(newest).correlate(outer).scalar_subquery()
     # Most commits have one check of each name, and counting names takes a fraction of the time of finding the newest of each.
-    checks = _all_checks(project_id, oid, (), outer, moment, names, builds)
     state = case((func.count() == func.count(distinct(checks.c.name)), _state(checks)), else_=state_of_newest)
     return select(state).select_from(checks).correlate(outer).scalar_subquery()
 
@@ -83,8 +87,8 @@ def _has_unsuccessful_state(project_id: Any, oid: Any, outer: Any, states: Colle
 
 def _unsuccessful(table: Any, statuses: Collection[CheckStatus]) -> list[ColumnElement[bool]]:
     """The conditions that a check has one of these statuses and is no allowed failure, which decides nothing."""
-    status: Any = col(table.status)
-    allowed = and_(status.in_(_literals([CheckStatus.FAILED])), col(table.allow_failure))
+    status: Any = table_of(table).c.status
+    allowed = and_(status.in_(_literals([CheckStatus.FAILED])), table_of(table).c.allow_failure)
     found = [status.in_(_literals(each for each in UNSUCCESSFUL if each in statuses)), not_(allowed)]
     # The condition of the partial index, which SQLite uses only for the same expression.
     return [*_current(table), status.in_(_literals(UNSUCCESSFUL)), *found]
@@ -94,14 +98,14 @@ def _literals(statuses: Iterable[CheckStatus]) -> list[Any]:
     return [literal_column(f"'{status.value}'") for status in statuses]
 
 
-def has_checks(outer: Any) -> ColumnElement[bool]:
-    """The condition that the commit of the enclosing statement's `outer` has a check; it costs a fraction of `rollup_state`."""
-    return or_(*(_exists(table, col(outer.project_id), col(outer.oid), outer, *_conditions(table)) for table in (Build, CommitStatus)))
+def has_checks(project_id: Any, oid: Any, outer: Any) -> ColumnElement[bool]:
+    """The condition that the commit has a check; arguments as in `rollup_state`, of which it costs a fraction."""
+    return or_(*(_exists(table, project_id, oid, outer, *_conditions(table)) for table in (Build, CommitStatus)))
 
 
 def _exists(table: Any, project_id: Any, oid: Any, outer: Any, *conditions: Any) -> ColumnElement[bool]:
     """The condition that the commit has a row of `table` that meets the conditions."""
-    found = select(literal(1)).where(col(table.project_id) == project_id, col(table.sha) == oid, *conditions)
+    found = select(literal(1)).where(table_of(table).c.project_id == project_id, table_of(table).c.sha == oid, *conditions)
     return found.correlate(outer).exists()
 
 
@@ -109,74 +113,58 @@ def last_finished_at(
     project_id: Any, oid: Any, outer: Any, *, names: Sequence[str] | None = None, builds: bool = True
 ) -> ScalarSelect[Any]:
     """The time when the last check finished; arguments as in `rollup_state`."""
-    newest = _newest(project_id, oid, (), outer, None, names, builds)
+    newest = _newest(_all_checks(project_id, oid, outer, None, names, builds))
     return select(func.max(newest.c.finished_at)).select_from(newest).correlate(outer).scalar_subquery()
 
 
-def _newest(project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> Subquery:
+def _newest(checks: CompoundSelect[Any]) -> Subquery:
     """The relevant checks: the newest of each name and ref, and of these the newest of each name."""
-    rows = _all_checks(project_id, oid, keys, outer, moment, names, builds)
-    own = [rows.c[key.key] for key in keys]
+    rows = checks.subquery()
     latest = func.row_number().over(
-        partition_by=[*own, rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.check_id.desc(), rows.c.attempt.desc())
+        partition_by=[rows.c.kind, rows.c.name, rows.c.ref], order_by=(rows.c.check_id.desc(), rows.c.attempt.desc())
     )
     first = select(rows, latest.label("newest_of_ref")).subquery()
-    own = [first.c[key.key] for key in keys]
     among = func.row_number().over(
-        partition_by=[*own, first.c.name], order_by=(first.c.created_at.desc(), first.c.kind.desc(), first.c.check_id.desc())
+        partition_by=[first.c.name], order_by=(first.c.created_at.desc(), first.c.kind.desc(), first.c.check_id.desc())
     )
     second = select(first, among.label("newest_of_name")).where(first.c.newest_of_ref == 1).subquery()
     return select(second).where(second.c.newest_of_name == 1).subquery()
 
 
-def _all_checks(
-    project_id: Any, oid: Any, keys: Sequence[Any], outer: Any, moment: Any, names: Sequence[str] | None, builds: bool
-) -> Subquery:
-    build_id = func.coalesce(col(Build.current_id), col(Build.id))
-    build_checks = [_checks(Build, 0, build_id, col(Build.attempt), project_id, oid, keys, outer, moment, names)] if builds else []
-    return union_all(
-        *build_checks, _checks(CommitStatus, 1, col(CommitStatus.id), literal(1), project_id, oid, keys, outer, moment, names)
-    ).subquery()
+def _all_checks(project_id: Any, oid: Any, outer: Any, moment: Any, names: Sequence[str] | None, builds: bool) -> CompoundSelect[Any]:
+    build, status = table_of(Build).c, table_of(CommitStatus).c
+    of_builds = [_checks(Build, 0, func.coalesce(build.current_id, build.id), build.attempt, project_id, oid, outer, moment, names)]
+    of_statuses = _checks(CommitStatus, 1, status.id, literal(1), project_id, oid, outer, moment, names)
+    return union_all(*(of_builds if builds else []), of_statuses)
 
 
 def _checks(
-    table: Any,
-    kind: int,
-    build_id: Any,
-    attempt: Any,
-    project_id: Any,
-    oid: Any,
-    keys: Sequence[Any],
-    outer: Any,
-    moment: Any,
-    names: Sequence[str] | None,
+    table: Any, kind: int, check_id: Any, attempt: Any, project_id: Any, oid: Any, outer: Any, moment: Any, names: Sequence[str] | None
 ) -> Select[Any]:
-    conditions = [col(table.project_id) == project_id, col(table.sha) == oid, *_conditions(table)]
+    row = table_of(table).c
+    conditions = [row.project_id == project_id, row.sha == oid, *_conditions(table)]
     if names is not None:
-        conditions.append(col(table.name).in_(names))
-    status: Any = col(table.status)
+        conditions.append(row.name.in_(names))
+    status: Any = row.status
     if moment is not None:
-        conditions.append(col(table.created_at) <= moment)
-        ended = and_(status.in_(FINISHED), or_(col(table.finished_at).is_(None), col(table.finished_at) <= moment))
-        begun = case(
-            (col(table.started_at) <= moment, literal(CheckStatus.RUNNING, STATUS_TYPE)), else_=literal(CheckStatus.PENDING, STATUS_TYPE)
-        )
+        conditions.append(row.created_at <= moment)
+        ended = and_(status.in_(FINISHED), or_(row.finished_at.is_(None), row.finished_at <= moment))
+        begun = case((row.started_at <= moment, literal(CheckStatus.RUNNING, STATUS_TYPE)), else_=literal(CheckStatus.PENDING, STATUS_TYPE))
         status = case((ended, status), else_=begun)
     else:
         conditions += _current(table)
-    columns = (
+    columns: tuple[Any, ...] = (
         literal(kind).label("kind"),
-        build_id.label("check_id"),
+        check_id.label("check_id"),
         attempt.label("attempt"),
         status.label("status"),
-        col(table.name),
-        col(table.ref),
-        col(table.allow_failure),
-        col(table.created_at),
-        col(table.finished_at),
+        row.name,
+        row.ref,
+        row.allow_failure,
+        row.created_at,
+        row.finished_at,
     )
-    statement: Select[Any] = select(*keys, *columns).where(*conditions)
-    return statement.correlate(outer) if outer is not None else statement
+    return select(*columns).where(*conditions).correlate(outer)
 
 
 def _conditions(table: Any) -> list[Any]:

@@ -11,6 +11,7 @@ from sqlmodel import col
 
 from storage.database.column_types import Timestamp
 from storage.database.statements.statement_cache import mark_constant
+from storage.tables.base import table_of
 from storage.tables.builds import rollups as states
 from storage.tables.git.commits import SUMMARY_COLUMNS, Commit, CommitKeys, key_parameters, matches_keys
 
@@ -50,26 +51,26 @@ def rollup_walks(
 @cache
 def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool, builds: bool) -> Select[Any]:
     names: Any = bindparam("names", expanding=True) if has_names else None
-    row, parent = Commit, aliased(Commit)
+    row, parent = table_of(Commit), table_of(Commit).alias()
     columns = ("id", "project_id", "oid", "first_parent")
     # Whether a good and a bad commit came before. The state is computed once per commit, so the next commit adds it to its flags.
     flags = (literal(0).label("good"), literal(0).label("bad"))
-    state = states.rollup_state(col(row.project_id), col(row.oid), row, names=names, builds=builds).label("state")
+    state = states.rollup_state(row.c.project_id, row.c.oid, row, names=names, builds=builds).label("state")
     walk = (
-        select(col(row.id).label("start"), literal(0).label("position"), *(col(getattr(row, name)) for name in columns), *flags, state)
-        .where(matches_keys(row.project_id, row.oid, is_single_project))
+        select(row.c.id.label("start"), literal(0).label("position"), *(row.c[name] for name in columns), *flags, state)
+        .where(matches_keys(row.c.project_id, row.c.oid, is_single_project))
         .cte("walk", recursive=True)
     )
-    following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
+    following = and_(parent.c.project_id == walk.c.project_id, parent.c.oid == walk.c.first_parent)
     good = case((walk.c.state == "success", 1), else_=walk.c.good)
     bad = case((walk.c.state == "failed", 1), else_=walk.c.bad)
     further = select(
         walk.c.start,
         walk.c.position + 1,
-        *(col(getattr(parent, name)) for name in columns),
+        *(parent.c[name] for name in columns),
         good,
         bad,
-        states.rollup_state(col(parent.project_id), col(parent.oid), parent, names=names, builds=builds),
+        states.rollup_state(parent.c.project_id, parent.c.oid, parent, names=names, builds=builds),
     )
     is_incomplete = or_(good == 0, bad == 0) if with_end_times else good == 0
     walk = walk.union_all(further.join(parent, following).where(walk.c.position < bindparam("limit", type_=Integer) - 1, is_incomplete))
@@ -77,10 +78,10 @@ def _rollup_walks(is_single_project: bool, with_end_times: bool, has_names: bool
     if with_end_times:
         latest = states.last_finished_at(walk.c.project_id, walk.c.oid, walk, names=names, builds=builds)
         ended = case((walk.c.state.in_(("success", "failed")), latest))
-    facts: Any = aliased(Commit)
+    facts = table_of(Commit).alias()
     columns_of_walk: list[Any] = [walk.c.start, walk.c.project_id, walk.c.oid, walk.c.state, type_coerce(ended, Timestamp)]
-    found: Select[Any] = select(*columns_of_walk, *(getattr(facts, each.key) for each in SUMMARY_COLUMNS[2:])).select_from(walk)
-    return mark_constant(found.outerjoin(facts, and_(facts.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.position))
+    found: Select[Any] = select(*columns_of_walk, *(facts.c[each.key] for each in SUMMARY_COLUMNS[2:])).select_from(walk)
+    return mark_constant(found.outerjoin(facts, and_(facts.c.id == walk.c.id, walk.c.good == 0)).order_by(walk.c.start, walk.c.position))
 
 
 def head_states(starts: CommitKeys, limit: int) -> tuple[Select[Any], dict[str, Any]]:
@@ -94,24 +95,25 @@ def head_states(starts: CommitKeys, limit: int) -> tuple[Select[Any], dict[str, 
 
 @cache
 def _head_states(is_single_project: bool) -> Select[Any]:
-    row, parent = Commit, aliased(Commit)
+    row, parent = table_of(Commit), table_of(Commit).alias()
     columns = ("project_id", "oid", "first_parent")
 
     def state(commit: Any) -> Any:
-        return case((states.has_checks(commit), states.rollup_state(col(commit.project_id), col(commit.oid), commit)), else_="none")
+        key = commit.c.project_id, commit.c.oid
+        return case((states.has_checks(*key, commit), states.rollup_state(*key, commit)), else_="none")
 
     walk = (
         select(
-            col(row.id).label("start"),
+            row.c.id.label("start"),
             literal(0).label("position"),
-            *(col(getattr(row, name)) for name in columns),
+            *(row.c[name] for name in columns),
             state(row).label("state"),
         )
-        .where(matches_keys(row.project_id, row.oid, is_single_project))
+        .where(matches_keys(row.c.project_id, row.c.oid, is_single_project))
         .cte("walk", recursive=True)
     )
-    following = and_(col(parent.project_id) == walk.c.project_id, col(parent.oid) == walk.c.first_parent)
-    further = select(walk.c.start, walk.c.position + 1, *(col(getattr(parent, name)) for name in columns), state(parent))
+    following = and_(parent.c.project_id == walk.c.project_id, parent.c.oid == walk.c.first_parent)
+    further = select(walk.c.start, walk.c.position + 1, *(parent.c[name] for name in columns), state(parent))
     decided = ("success", "failed")
     is_incomplete = and_(walk.c.position < bindparam("limit", type_=Integer) - 1, walk.c.state.not_in(decided))
     walk = walk.union_all(further.join(parent, following).where(is_incomplete))

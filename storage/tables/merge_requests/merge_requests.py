@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlmodel import Field, SQLModel, col
 
 from storage.database.column_types import Timestamp, enum_type
-from storage.tables.base import TimestampedRow, foreign_key, long_text
+from storage.tables.base import TimestampedRow, foreign_key, long_text, table_of
 from storage.tables.builds import rollups
 from storage.tables.git.commits import Commit
 from storage.tables.issues.labels import Label, MergeRequestLabel
@@ -195,8 +195,8 @@ def with_milestone(titles: list[str]) -> ColumnElement[bool]:
 def with_head_state(states: Collection[str], readable: ColumnElement[bool]) -> ColumnElement[bool]:
     """The condition that the checks of the head commit in the source project have one of these `RollupState` values, and are `readable`
     (`source_in`)."""
-    row = MergeRequest
-    return and_(readable, rollups.has_state(col(row.source_project_id), col(row.head_oid), row, states))
+    columns = table_of(MergeRequest).c
+    return and_(readable, rollups.has_state(columns.source_project_id, columns.head_oid, MergeRequest, states))
 
 
 def source_in(*conditions: Any, rows: Any = MergeRequest) -> ColumnElement[bool]:
