@@ -20,7 +20,9 @@ class RecordingSession(Session):
 
 @event.listens_for(RecordingSession, "after_flush")
 def _record_changes(session: Session, _: Any) -> None:
-    session.info.setdefault(CHANGED, set()).update((type(row), row.id) for row in (*session.dirty, *session.deleted))
+    # Rows of some tables have other keys; such rows are not known.
+    rows = [row for row in (*session.dirty, *session.deleted) if hasattr(row, "id")]
+    session.info.setdefault(CHANGED, set()).update((type(row), row.id) for row in rows)
 
 
 class KnownReadSession(DatabaseSession):

@@ -51,8 +51,8 @@ class WriteSession(KnownReadSession):
         self._active_reads = 0
         self._has_begun = False
         self._rows: dict[Any, Any] = {}
-        self._versions: dict[int, int] = {}
-        """Versions of rows that were read, by the `id()` of the row."""
+        self._versions: dict[int, int | None] = {}
+        """Versions of rows that were read, by the `id()` of the row; None if it may have been read before its version."""
         self._pending = PendingChanges()
         self._reads_before_changes = False
 
@@ -111,7 +111,6 @@ class WriteSession(KnownReadSession):
         return self.may_repeat and not self.uses_known_reads and not self._has_begun and self._database.dialect == "postgresql"
 
     def keep_version(self, row: Any, version: int) -> None:
-        # A row that was read before stays as it was.
         self._versions.setdefault(id(row), version)
 
     def require_later(self, statement: Any, values: Mapping[str, Any]) -> bool:
@@ -186,6 +185,9 @@ class WriteSession(KnownReadSession):
             row = self._rows[key] = new()
             row.__dict__.update(columns)
             instance_state(row).key = key
+        else:
+            # It stays as it was read first, so a version that was read with it now may be newer.
+            self._versions.setdefault(id(row), None)
         return row
 
     async def flush(self, objects: Any = None) -> None:
@@ -317,7 +319,7 @@ class WriteSession(KnownReadSession):
             pending.unlocked = []
             if pending.has_rows or pending.followers or pending.condition is not None or self._count_changes(beside=row):
                 return False
-            self._rows.clear()
+            self._forget_rows()
             return True
         self._release_reader()
         (found,) = await self._database.write([bound])
@@ -327,8 +329,12 @@ class WriteSession(KnownReadSession):
             raise ConcurrentChange
         self._forget_known([(type(row), row.id)])
         pending.unlocked, pending.condition = [], None
-        self._rows.clear()
+        self._forget_rows()
         return True
+
+    def _forget_rows(self) -> None:
+        self._rows.clear()
+        self._versions.clear()
 
     async def _write_batch(self) -> bool:
         """Writes the unlocked rows and all that waits, without the ORM. Returns False if that is not all. Raises ConcurrentChange.
@@ -354,7 +360,7 @@ class WriteSession(KnownReadSession):
         self._forget_known([(type(row), row.id) for row, *_ in pending.unlocked])
         pending.assign_batch_ids(ids, required)
         pending.clear()
-        self._rows.clear()
+        self._forget_rows()
         return True
 
     async def _insert_directly(self) -> bool:
@@ -386,7 +392,7 @@ class WriteSession(KnownReadSession):
             await super().rollback()
 
     async def close(self) -> None:
-        self._rows = {}
+        self._forget_rows()
         self._pending.clear()
         self._known = None
         self._release_reader()

@@ -11,6 +11,7 @@ from storage import tables
 from storage.database.engine import Database
 from storage.database.write_session import WriteSession
 from storage.database.writers import ConcurrentChange
+from storage.tables.accounts.members import project_with_child
 from storage.tables.git.refs import MOVE, GitRef, insert_refs, move_values
 from storage.tables.issues import issues
 from storage.tables.projects import projects
@@ -152,3 +153,29 @@ class TestBatch:
                 await session.commit()
             assert bool(begun) is (title is not None)
         assert (await batch.state())[:2] == ("A project", "Changed issue")
+
+    @pytest.mark.parametrize("is_read_before", [False, True])
+    async def test_a_row_that_was_read_before_its_version_is_compared_by_its_columns(
+        self, batch: BatchScenario, statements: StatementRecorder, is_read_before: bool
+    ) -> None:
+        if batch.database.dialect != "postgresql":
+            pytest.skip("SQLite's rows have no versions")
+        lookup = project_with_child(tables.Issue, "id", by_path=False, with_versions=True)
+        values = {"id": batch.project_id, "value": batch.issue_id, "user_id": 0}
+        async with batch.database.write_session() as session:
+            session.may_repeat = True
+            if is_read_before:
+                await session.read(select(tables.Issue).where(col(tables.Issue.id) == batch.issue_id))
+                await batch.execute(update(tables.Issue).values(title="Of another"))
+            ((*_, issue, _, version),) = await session.read(lookup, values)
+            session.keep_version(issue, version)
+            assert session.lock_later(issue)
+            issue.description = "Changed"
+            if is_read_before:
+                with pytest.raises(ConcurrentChange):
+                    await session.commit()
+            else:
+                with statements.record() as seen:
+                    await session.commit()
+                assert "xmin" in seen[0]
+                assert "issues.title" not in seen[0]
