@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import os
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
@@ -33,6 +33,10 @@ RETRY_SECONDS = 60.0
 """Seconds after a failed rebuild until the next one."""
 MIN_BUILDS = 10_000
 """With fewer builds the database answers quickly enough, and the library need not be loaded."""
+USED_NAME = "used"
+"""A file in the folder of the copy: statistics were asked for when it was last written, or within RECORD_SECONDS after it."""
+USED_SECONDS = 30 * 86_400.0
+RECORD_SECONDS = 3_600.0
 PROGRESS_SECONDS = 5.0
 CANCEL_SECONDS = 0.02
 QUERY_NICENESS = 5
@@ -91,6 +95,8 @@ class BuildAnalytics:
         """What was opened last, or could not be."""
         self._is_rebuilding = False
         self._caught_up_at = 0.0
+        self._use_recorded_at = -RECORD_SECONDS
+        self._records_use = True
         self._is_closed = False
 
     @property
@@ -99,6 +105,32 @@ class BuildAnalytics:
         if self._copy is None:
             return CopyState(0, 0.0, self._is_rebuilding)
         return CopyState(self._copy.row_count, monotonic() - self._caught_up_at, self._is_rebuilding)
+
+    async def record_use(self) -> None:
+        """Records that somebody asks for statistics, for later starts (`is_worth_opening`)."""
+        if self._records_use and monotonic() - self._use_recorded_at >= RECORD_SECONDS:
+            self._use_recorded_at = monotonic()
+            await asyncio.to_thread(_touch, self._folder / USED_NAME)
+
+    @contextlib.contextmanager
+    def use_is_not_recorded(self) -> Iterator[None]:
+        """For queries that nobody has sent; what others send meanwhile may not be recorded either."""
+        self._records_use = False
+        try:
+            yield
+        finally:
+            self._records_use = True
+
+    async def is_worth_opening(self) -> bool:
+        """Whether a process that starts should run queries for statistics, so that the first question finds the copy open.
+
+        That takes some 60 MB, so somebody must have asked within USED_SECONDS. With few builds there is nothing to open.
+        """
+        if await asyncio.to_thread(_has_changed_since, self._folder / USED_NAME, time() - USED_SECONDS):
+            return True
+        async with self._database.read_session() as session:
+            ((max_id,),) = await session.fetch("SELECT max(id) FROM builds", ())
+        return (max_id or 0) < self._min_builds
 
     async def catch_up(self) -> None:
         """Brings the copy up to what is committed now. Raises NoCopy, and the database's errors."""
@@ -268,6 +300,21 @@ def _cancel_query(copy: BuildCopy, query: RunningQuery, running: "Future[Any]") 
     if not running.done():
         copy.cancel(query)
         asyncio.get_running_loop().call_later(CANCEL_SECONDS, _cancel_query, copy, query, running)
+
+
+def _touch(path: Path) -> None:
+    # Without the file only the next start differs.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+
+
+def _has_changed_since(path: Path, moment: float) -> bool:
+    """Whether a file was written after a moment, in seconds since 1970."""
+    try:
+        return path.stat().st_mtime > moment
+    except OSError:
+        return False
 
 
 def _lower_priority(niceness: int) -> None:

@@ -9,16 +9,20 @@ and is planned all the same.
 import asyncio
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import structlog
+from graphql import FieldNode, Visitor, visit
 
 from graph.documents.documents import PreparedOperation
 from graph.errors import Code
 from graph.operations.callers import LocalAdmin
 from graph.operations.execution import Graph
+from graph.operations.results import OperationResult
 from graph.operations.sample_rows import SampleRows, find_sample_rows, sample_variables
 from graph.operations.transaction import session_for
+from graph.rules.statistics import copied_builds
 from storage.secrets import digest_token
 
 DELAY_SECONDS = 1.0
@@ -38,6 +42,11 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
     services = graph.services
     if not graph.planner:
         return 0
+
+    async def run(admin: LocalAdmin, prepared: PreparedOperation, variables: dict[str, Any]) -> OperationResult:
+        with services.build_analytics.use_is_not_recorded() if services.build_analytics is not None else nullcontext():
+            return await graph.run_as_admin(admin, prepared, variables, seconds=QUERY_SECONDS)
+
     await asyncio.sleep(DELAY_SECONDS)
     async with session_for(services.database, writing=False) as session:
         rows = await find_sample_rows(session, services.clock, lambda project_id: services.repositories.path_of(project_id).is_dir())
@@ -48,6 +57,7 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
     distinct = {id(each): (each, by_id) for by_id, group in ((False, documents), (True, v3_operations)) for each in group}
     queries = [(each, by_id) for each, by_id in distinct.values() if each.kind == "query"]
     started, count = time.monotonic(), 0
+    opens_copy = services.build_analytics is None or await services.build_analytics.is_worth_opening()
     for prepared, variables in _list_runs(queries, rows):
         before = time.monotonic()
         if before - started > MAX_SECONDS:
@@ -55,15 +65,28 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
         # In an iteration of the event loop of its own, since both together would block it for too long.
         graph.compile_plan(prepared, variables)
         await asyncio.sleep(time.monotonic() - before)
-        result = await graph.run_as_admin(LocalAdmin(rows.viewer), prepared, variables, seconds=QUERY_SECONDS)
+        if not opens_copy and _asks_for_statistics(prepared):
+            continue
+        result = await run(LocalAdmin(rows.viewer), prepared, variables)
         if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
             # What only maintainers and administrators see.
             await asyncio.sleep(time.monotonic() - before)
-            await graph.run_as_admin(LocalAdmin(), prepared, variables, seconds=QUERY_SECONDS)
+            await run(LocalAdmin(), prepared, variables)
         count += 1
         await asyncio.sleep((time.monotonic() - before) * PAUSE_RATIO)
     log.info("warmed up", queries=len(queries), runs=count, seconds=round(time.monotonic() - started, 1))
     return count
+
+
+def _asks_for_statistics(prepared: PreparedOperation) -> bool:
+    names: set[str] = set()
+
+    class FieldNames(Visitor):
+        def enter_field(self, node: FieldNode, *_: Any) -> None:
+            names.add(node.name.value)
+
+    visit(prepared.document, FieldNames())
+    return not names.isdisjoint(copied_builds.FIELDS)
 
 
 def _list_runs(queries: Sequence[tuple[PreparedOperation, bool]], rows: SampleRows) -> Iterator[tuple[PreparedOperation, dict[str, Any]]]:

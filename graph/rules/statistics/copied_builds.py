@@ -7,6 +7,8 @@ from graph.context import Context
 from graph.jobs.build_analytics import BuildAnalytics, NoCopy
 from storage.database.sessions import ReadSession
 
+FIELDS = frozenset(("buildStats", "flakyBuilds"))
+"""The fields of the schema that are answered so."""
 MAX_TRIES = 3
 """How often builds may change between two statements of one answer, before the database answers."""
 
@@ -21,6 +23,7 @@ async def fetch_from_copy(context: Context, fetch: Callable[[BuildAnalytics], Aw
     analytics = context.services.build_analytics
     if analytics is None or not isinstance(context.session, ReadSession):
         return None
+    await analytics.record_use()
     try:
         for _ in range(MAX_TRIES):
             await analytics.catch_up()

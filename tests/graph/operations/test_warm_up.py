@@ -1,7 +1,10 @@
 """Queries that run once after the start."""
 
 import asyncio
+import os
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,17 +12,21 @@ import pytest
 from graph.context import Services
 from graph.documents import trusted_documents
 from graph.documents.documents import prepare
+from graph.jobs.build_analytics import USED_NAME, USED_SECONDS, BuildAnalytics
 from graph.operations import sample_rows, warm_up
 from graph.operations.execution import Graph
 from graph.planner.cache import PlanCache
+from storage.analytics.build_copy_writer import write_copy
 from storage.database.statements.statement_cache import StatementCache
 from storage.secrets import digest_token
 from storage.tables import CheckStatus
 from storage.tables.accounts.users import USER_BY_TOKEN
 from tests.make import DataFactory, token_of
+from tests.support.api_clients import Ask
 from tests.support.database.statements import requires_planner
 from tests.support.merge_requests import MergeRequestFactory
 
+BUILDS = "query ($path: String!) { project(path: $path) { buildStats { rows { counts { total } } } } }"
 ROWS = sample_rows.SampleRows("dev", 7, "dev/web", "team", "main", "2026-01-01T00:00:00Z", "2026-02-01T00:00:00Z")
 DASHBOARDS = [each.operation.prepared for each in trusted_documents.read_built_in(trusted_documents.DASHBOARDS).documents]
 
@@ -75,6 +82,48 @@ class TestWarmUp:
         found = await services.token_cache.find(services.database, digest_token(token_of(owner)), services.clock())
         assert found is not None and found.user.id == owner.id
         assert compiled == []
+
+    async def test_opens_the_copy_of_builds_only_if_somebody_has_asked_lately(
+        self, services: Services, make: DataFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        project = await make.project(owner=(owner := await make.user()))
+        await make.build(project, "a" * 40)
+        folder, queries = tmp_path / "analytics", [each.formatted(None) for each in DASHBOARDS]  # type: ignore[arg-type]
+        planned: list[PlanCache] = []
+        compile_plan = PlanCache.compile
+        monkeypatch.setattr(PlanCache, "compile", lambda cache, *arguments: planned.append(cache) or compile_plan(cache, *arguments))
+
+        async def warm_up_new_process(min_builds: int = 0) -> int:
+            """The number of builds in the copy that the warm-up has opened."""
+            analytics = BuildAnalytics(services.database, folder, min_builds=min_builds, write_copy=write_copy)
+            if min_builds == 0:
+                await analytics.maintain()
+            await warm_up.warm_up(Graph(replace(services, build_analytics=analytics)), queries, [])
+            found = analytics.state.builds
+            await analytics.close()
+            return found
+
+        assert await warm_up_new_process() == 0
+        # All are planned nevertheless.
+        assert len(planned) == 12
+        assert not (folder / USED_NAME).exists()
+
+        analytics = BuildAnalytics(services.database, folder, min_builds=0, write_copy=write_copy)
+        ask = Ask(Graph(replace(services, build_analytics=analytics)))
+        assert await ask.data(BUILDS, owner, path=str(project.id)) == {"project": {"buildStats": {"rows": [{"counts": {"total": 1}}]}}}
+        await analytics.close()
+        used_at = (folder / USED_NAME).stat().st_mtime
+        assert await warm_up_new_process() == 1
+        assert (folder / USED_NAME).stat().st_mtime == used_at, "the warm-up itself was recorded"
+
+        os.utime(folder / USED_NAME, (used_at, used_at - USED_SECONDS))
+        assert await warm_up_new_process() == 0
+        # With few builds the database answers, and the queries are run.
+        results: list[Any] = []
+        run = Graph.run_as_admin
+        monkeypatch.setattr(Graph, "run_as_admin", lambda *arguments, **settings: results.append(arguments) or run(*arguments, **settings))
+        assert await warm_up_new_process(1_000) == 1
+        assert len(results) == 12 + 8
 
     async def test_does_nothing_without_a_project(self, services: Services) -> None:
         assert await warm_up.warm_up(Graph(services), DASHBOARDS, []) == 0
