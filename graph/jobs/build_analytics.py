@@ -25,6 +25,7 @@ from storage.analytics.build_statistics import CopyStatement, MomentRange
 from storage.analytics.copy_process import write_copy_in_process
 from storage.database.engine import Database
 from storage.database.errors import describe_error, is_unavailable
+from storage.database.sessions import ReadSession
 
 POLL_SECONDS = 1.0
 IDLE_POLL_SECONDS = 30.0
@@ -129,7 +130,10 @@ class BuildAnalytics:
         if await asyncio.to_thread(_has_changed_since, self._folder / USED_NAME, time() - USED_SECONDS):
             return True
         async with self._database.read_session() as session:
-            ((max_id,),) = await session.fetch("SELECT max(id) FROM builds", ())
+            return await self._has_few_builds(session)
+
+    async def _has_few_builds(self, session: ReadSession) -> bool:
+        ((max_id,),) = await session.fetch("SELECT max(id) FROM builds", ())
         return (max_id or 0) < self._min_builds
 
     async def catch_up(self) -> None:
@@ -257,10 +261,9 @@ class BuildAnalytics:
             if self._copy is not None:
                 return self._needs_rebuild
         async with self._database.read_session() as session:
-            ((max_id,),) = await session.fetch("SELECT max(id) FROM builds", ())
+            if await self._has_few_builds(session):
+                return False
             changes = await session.fetch("SELECT max(id) FROM build_changes", ())
-        if (max_id or 0) < self._min_builds:
-            return False
         if self._needs_rebuild or pointer is None:
             return True
         return (changes[0][0] or 0) - pointer.change_id > MAX_CHANGED_BUILDS or pointer.identity != await read_identity(self._database)

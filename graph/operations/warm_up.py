@@ -3,7 +3,8 @@
 Most of the time of a first request is that of SQLAlchemy, which compiles the statements of plans and resolvers. Which statements those are
 depends on the rows that are found, so the queries run on the rows of one project (`graph/operations/sample_rows.py`), for one of its
 members. They are read-only, planned and run one at a time, and pause in between. A query that needs other rows than these finds nothing,
-and is planned all the same.
+and is planned all the same. So are queries for statistics of many builds, which are run only if somebody has asked for statistics lately,
+because they open the columnar copy (`graph/jobs/build_analytics.py`).
 """
 
 import asyncio
@@ -65,14 +66,13 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
         # In an iteration of the event loop of its own, since both together would block it for too long.
         graph.compile_plan(prepared, variables)
         await asyncio.sleep(time.monotonic() - before)
-        if not opens_copy and _asks_for_statistics(prepared):
-            continue
-        result = await run(LocalAdmin(rows.viewer), prepared, variables)
-        if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
-            # What only maintainers and administrators see.
-            await asyncio.sleep(time.monotonic() - before)
-            await run(LocalAdmin(), prepared, variables)
-        count += 1
+        if opens_copy or not _asks_for_statistics(prepared):
+            result = await run(LocalAdmin(rows.viewer), prepared, variables)
+            if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
+                # What only maintainers and administrators see.
+                await asyncio.sleep(time.monotonic() - before)
+                await run(LocalAdmin(), prepared, variables)
+            count += 1
         await asyncio.sleep((time.monotonic() - before) * PAUSE_RATIO)
     log.info("warmed up", queries=len(queries), runs=count, seconds=round(time.monotonic() - started, 1))
     return count

@@ -63,12 +63,11 @@ class DataVersion:
         """Returns the current rows of a small statement; None if the file is locked. Raises sqlite3.Error."""
         try:
             # All rows, since an open cursor would keep its snapshot.
-            rows = self._connection.execute(sql, parameters).fetchall()
+            return self._connection.execute(sql, parameters).fetchall()
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
                 return None
             raise
-        return rows
 
     @property
     def _connection(self) -> sqlite3.Connection:

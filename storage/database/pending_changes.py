@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Select
 from sqlalchemy.inspection import inspect
@@ -17,14 +17,21 @@ if TYPE_CHECKING:
     from storage.database.engine import Database
 
 
+class UnlockedRow(NamedTuple):
+    """A row that must be as it was read: all columns that were read, and the version if it is known."""
+
+    row: Any
+    before: dict[str, Any]
+    version: int | None
+
+
 class PendingChanges:
     """The changes of one session that are not written yet.
 
     - `deferred`: new rows; `followers` are inserted with one of them, or with a row of `numbered`.
     - `numbered`: new rows that get their number when they are inserted.
     - `inserts`: values of constant INSERTs, by the identity of the statement.
-    - `unlocked`: rows that must be as they were read, each with all columns that were read, which the session may
-      have changed since, and its version if it is known.
+    - `unlocked`: rows that must be as they were read; the session may have changed them since.
     - `required`: constant statements that must return a row.
     - `condition`: a statement, and an action that has to run before if it selects true.
     """
@@ -40,7 +47,7 @@ class PendingChanges:
         self.condition: tuple[Select[Any], Callable[[], Awaitable[None]]] | None = None
         self.inserts: dict[int, tuple[Any, list[Mapping[str, Any]]]] = {}
         self.numbered: list[tuple[Any, Numbering]] = []
-        self.unlocked: list[tuple[Any, dict[str, Any], int | None]] = []
+        self.unlocked: list[UnlockedRow] = []
         self.required: list[tuple[Any, Mapping[str, Any]]] = []
 
     @property
@@ -59,6 +66,11 @@ class PendingChanges:
         return len(self.deferred) + len(self.numbered) + len(self.unlocked) + len(self.inserts) == 1
 
     @property
+    def only_inserts(self) -> bool:
+        """Whether new rows wait that no constant INSERT writes, and nothing else."""
+        return bool(self.deferred or self.numbered) and not (self.unlocked or self.inserts or self.required)
+
+    @property
     def skip_condition(self) -> Select[Any] | None:
         return self.condition[0] if self.condition is not None else None
 
@@ -69,8 +81,8 @@ class PendingChanges:
         self.inserts.setdefault(id(statement), (statement, []))[1].extend(rows)
 
     def add_unlocked(self, row: Any, version: int | None) -> None:
-        if not any(row is each for each, *_ in self.unlocked):
-            self.unlocked.append((row, {name: row.__dict__[name] for name in _column_names(row.__class__)}, version))
+        if not any(row is each.row for each in self.unlocked):
+            self.unlocked.append(UnlockedRow(row, {name: row.__dict__[name] for name in _column_names(row.__class__)}, version))
 
     def bind_batch(self, database: "Database", change_count: int) -> tuple[list[Statement], int] | None:
         """Returns the statements that write everything, and how many of the first ones have to return a row; None if the ORM has to.

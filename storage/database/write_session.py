@@ -283,7 +283,7 @@ class WriteSession(KnownReadSession):
 
     async def commit(self) -> None:
         pending = self._pending
-        if self._known is not None and not self._only_inserts():
+        if self._known is not None and (self._has_begun or not pending.only_inserts or self._count_changes()):
             await self._verify_known()
         if pending.unlocked and not self._has_begun and await self._write_batch():
             return
@@ -301,11 +301,6 @@ class WriteSession(KnownReadSession):
                 await self.flush()
             await super().commit()
             self._forget_known(self.info.pop(CHANGED, ()))
-
-    def _only_inserts(self) -> bool:
-        pending = self._pending
-        inserts = pending.deferred or pending.numbered
-        return bool(inserts) and not (self._has_begun or pending.unlocked or pending.inserts or pending.required or self._count_changes())
 
     async def _update_directly(self) -> bool:
         """Changes the unlocked row, the only one, without the ORM. Returns False if the ORM has to do it. Raises ConcurrentChange."""
@@ -357,7 +352,7 @@ class WriteSession(KnownReadSession):
         except IntegrityError as error:
             # A row to which another refers was deleted meanwhile, or there is an equal one now.
             raise ConcurrentChange from error
-        self._forget_known([(type(row), row.id) for row, *_ in pending.unlocked])
+        self._forget_known([(type(row), row.id) for row, _, _ in pending.unlocked])
         pending.assign_batch_ids(ids, required)
         pending.clear()
         self._forget_rows()

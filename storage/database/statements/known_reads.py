@@ -2,8 +2,8 @@
 
 Somebody who writes once in a project often writes again: an import, a bot, a discussion. The project, the issue, and the writer's level are
 the same each time, so a session takes what the last one has read, and its INSERT inserts nothing if one of these rows has another version
-now (`storage/database/statements/row_versions.py`) or a single value is another. That is one round trip to the
-server instead of two. SQLite, which answers such a read within the process, does without.
+now (`storage/database/statements/row_versions.py`) or a single value is another. That is one round trip to the server instead of two.
+SQLite, which answers such a read within the process, does without.
 """
 
 import time
@@ -62,7 +62,7 @@ class KnownRead:
     select: CheckedSelect
     key: tuple[Any, ...]
     rows: Sequence[Sequence[Any]]
-    identities: Sequence["Identity"]
+    identities: Sequence[Identity]
     text_length: int
     values: Mapping[str, Any]
     read_at: float
@@ -102,7 +102,7 @@ class KnownReads:
         Their checks would fail, after which everything is read and done again.
         """
         for identity in changed:
-            for key in (*self._keys.get(identity, ()),):
+            for key in tuple(self._keys.get(identity, ())):
                 read = self._reads.get(key)
                 if read is not None:
                     self._remove(read)

@@ -28,7 +28,7 @@ from storage.database.statements.compiled_statements import named_parameter
 from storage.database.statements.row_versions import row_version
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.base import TimestampedRow, foreign_key, rows_of
+from storage.tables.base import TimestampedRow, foreign_key, rows_of, table_of
 from storage.tables.projects.projects import Project
 
 
@@ -125,7 +125,7 @@ def project_lookup(*, by_path: bool) -> tuple[Any, list[Any], list[Any]]:
 
     Their parameters have the same names: `user_id`, and `id` or `namespace` and `path`.
     """
-    tables: Any = Project.__table__.join(Namespace.__table__, col(Namespace.id) == col(Project.namespace_id))  # type: ignore[attr-defined]
+    tables: Any = table_of(Project).join(table_of(Namespace), col(Namespace.id) == col(Project.namespace_id))
     conditions = [col(Project.id) == named_parameter("id", Integer)]
     if by_path:
         conditions = [

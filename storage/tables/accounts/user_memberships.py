@@ -7,9 +7,10 @@ from sqlmodel import col
 
 from storage.tables.accounts.members import GroupMember, ProjectMember
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
+from storage.tables.base import table_of
 from storage.tables.projects.projects import Project
 
-GROUPS_OF_USERS: Any = GroupMember.__table__.alias("groups_of_users")  # type: ignore[attr-defined]
+GROUPS_OF_USERS: Any = table_of(GroupMember).alias("groups_of_users")
 """(group id, user id) of the members of groups; joined, it leaves the conditions on members of a statement alone."""
 
 

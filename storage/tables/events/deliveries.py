@@ -13,7 +13,7 @@ from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
 from storage.database.column_types import Timestamp, enum_type
-from storage.tables.base import Row, foreign_key
+from storage.tables.base import Row, foreign_key, table_of
 from storage.tables.events.hooks import Hook
 
 
@@ -126,7 +126,7 @@ def record_outcomes(by: str) -> Any:
 
     `new_…` are the OUTCOME_COLUMNS. The result of an expired claim that another process has taken is dropped.
     """
-    table: Any = Delivery.__table__  # type: ignore[attr-defined]
+    table = table_of(Delivery)
     values = {name: bindparam(f"new_{name}", type_=table.c[name].type) for name in OUTCOME_COLUMNS}
     return (
         update(table).where(table.c.id == bindparam("key"), table.c.claimed_by == by).values(**values, claimed_by=None, claimed_until=None)
