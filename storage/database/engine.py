@@ -100,7 +100,7 @@ class Database:
         self.bulk_inserts = BulkInsertCache(self.engine.dialect)
         self._slow_statements = SlowStatementCache()
         self._is_closed = False
-        event.listen(self.engine.sync_engine, "do_connect", self._refuse_when_closed)
+        event.listen(self.engine.sync_engine, "do_connect", self._prepare_to_connect)
         self.reader_pool: ConnectionPool[Reader] = ConnectionPool(self._connect_reader, pool_size, WAIT_SECONDS)
         if self.dialect == "sqlite":
             self._register_sqlite_events()
@@ -159,12 +159,15 @@ class Database:
         for listener in self.engine.sync_engine.dispatch.before_cursor_execute:
             listener(None, None, sql, parameters, None, False)
 
-    def _refuse_when_closed(self, *_: Any) -> None:
+    def _prepare_to_connect(self, *_: Any) -> None:
         if self._is_closed:
             raise ConnectionError("the database is closed")
+        if self.known_reads is not None:
+            # It may be to another server: one that lacks the last transactions of the former one gives their numbers to others.
+            self.known_reads.clear()
 
     async def _connect_reader(self) -> Reader:
-        self._refuse_when_closed()
+        self._prepare_to_connect()
         if self.dialect == "sqlite":
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow_statements)
         connection = await self.connect_unpooled(default_transaction_read_only="on")
@@ -177,7 +180,7 @@ class Database:
 
     async def connect_unpooled(self, **server_settings: str) -> Any:
         """Opens an asyncpg connection outside the pools; PostgreSQL only. Raises ConnectionError and asyncpg's errors."""
-        self._refuse_when_closed()
+        self._prepare_to_connect()
         arguments, settings = self.engine.dialect.create_connect_args(self.url)
         settings = {name: value for name, value in settings.items() if not name.startswith("prepared_statement_")}
         merged_settings = {**self._server_settings, **server_settings}

@@ -107,6 +107,11 @@ class KnownReads:
                 if read is not None:
                     self._remove(read)
 
+    def clear(self) -> None:
+        """Forgets everything that was read."""
+        self._reads.clear()
+        self._keys.clear()
+
     def keep(self, statement: Select[Any], values: Mapping[str, Any], rows: Sequence[Sequence[Any]]) -> None:
         """Keeps what the statement's `CheckedSelect` has returned."""
         self._keep(_key(statement, values), self.find_select(statement), values, rows)

@@ -142,6 +142,17 @@ class TestKnownReads:
         reads.forget([(PROJECT, known.project.id)])
         assert (len(reads._reads), reads._keys) == (0, {})
 
+    async def test_is_read_again_after_a_new_connection(self, known: KnownProject, statements: StatementRecorder) -> None:
+        """It may be to a server on which another transaction has the number of a known version."""
+        if known.database.dialect != "postgresql":
+            pytest.skip("SQLite reads each time")
+        connection = await known.database.connect_unpooled()
+        await connection.close()
+        for write in (known.note, known.new_issue):
+            with statements.record() as seen:
+                assert (await write()).errors == []
+            assert sum(statement.startswith("SELECT") for statement in seen) == 1
+
     @pytest.mark.parametrize("change", REFUSING)
     async def test_a_change_that_forbids_the_write_counts(self, known: KnownProject, change: str) -> None:
         """The last outcome is of a process that knows nothing."""
