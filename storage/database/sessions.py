@@ -213,6 +213,8 @@ class ReadSession(DatabaseSession):
         return self.__dict__[name]
 
     async def read(self, statement: Any, values: Mapping[str, Any] | None = None) -> Sequence[Any]:
+        if COMPILATIONS.are_new:
+            await COMPILATIONS.let_others_run()
         bound = self._database.statement_cache.bind(statement, values)
         if bound is None:
             return (await self.execute(statement, values)).all()  # type: ignore[no-any-return]
@@ -221,8 +223,7 @@ class ReadSession(DatabaseSession):
 
     async def fetch(self, sql: str, parameters: Sequence[Any], columns: TextColumns | None = None) -> Sequence[Sequence[Any]]:
         if COMPILATIONS.are_new:
-            COMPILATIONS.are_new = False
-            await asyncio.sleep(0)
+            await COMPILATIONS.let_others_run(1)
         reader = self._reader or await self._acquire_first_reader()
         if reader.is_concurrent:
             self._database.record_statement(sql, parameters)

@@ -18,11 +18,13 @@ from graph.planner.run.state import PlanRun
 from graph.planner.sql.page_select import PageStatement, compile_page
 from graph.planner.sql.parent_join import ProjectStatement, ProjectSubquery
 from graph.rules.permissions.sql_policy import SQL_VIEWER
-from storage.database.statements.compiled_statements import CompiledStatement
+from storage.database.statements.compiled_statements import COMPILATIONS, CompiledStatement
 
 
 async def _execute_connection(node: ConnectionStep, run: PlanRun, objects: Sequence[Any], answers: list[dict[str, Any]]) -> None:
     """Raises what the policy and the arguments raise below a list."""
+    if COMPILATIONS.are_new:
+        await COMPILATIONS.let_others_run()
     try:
         arguments = _bind_arguments(node, run)
         objects, answers = await _filter_allowed(node, run, arguments, objects, answers)

@@ -1,5 +1,6 @@
 """Statements that are compiled once and run many times; only the values of their named parameters differ between runs."""
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -14,18 +15,35 @@ from storage.database.statements.list_parameters import dialect_for_values
 from storage.database.statements.row_codegen import BoundParameter, ParameterBinder, compile_binder
 from storage.database.text_budget import find_text_columns
 
+MAX_WAITING_ITERATIONS = 4
+"""Of the event loop, for which one operation waits while others compile."""
+
 
 class Compilations:
-    """Whether a statement has been compiled since the last read of this process. Compiling takes up to 30 ms.
+    """Whether a statement has just been compiled, or built for all its later runs. Either takes up to 30 ms.
 
-    The next read lets other work of the event loop run first: on SQLite neither compiling nor reading waits for anything, so an operation
-    that compiles several statements would block it for the sum.
+    An operation that is about to compile, or to read, lets other work of the event loop run first: on SQLite none of this waits for anything, so an
+    operation that compiles several statements would block it for the sum.
     """
 
-    __slots__ = ("are_new",)
+    __slots__ = ("_count", "are_new")
 
     def __init__(self) -> None:
         self.are_new = False
+        self._count = 0
+
+    def add(self) -> None:
+        self.are_new = True
+        self._count += 1
+
+    async def let_others_run(self, max_iterations: int = MAX_WAITING_ITERATIONS) -> None:
+        """Waits for an iteration of the event loop in which nothing was compiled yet, but not for more than these."""
+        for _ in range(max_iterations):
+            count = self._count
+            await asyncio.sleep(0)
+            if count == self._count:
+                self.are_new = False
+                break
 
 
 COMPILATIONS = Compilations()
@@ -47,7 +65,7 @@ class CompiledStatement:
         self, statement: Any, dialect: Dialect, variable_names: frozenset[str], varying: Mapping[int, str] = NOTHING_VARIES
     ) -> None:
         compiled: Any = statement.compile(dialect=dialect_for_values(dialect), compile_kwargs={"render_postcompile": True})
-        COMPILATIONS.are_new = True
+        COMPILATIONS.add()
         state = compiled._post_compile_expanded_state
         # The state has the processors of expanded lists: a list that is one parameter is processed differently than its values.
         processors = {**compiled._bind_processors, **(state.processors if state is not None else {})}

@@ -47,6 +47,7 @@ def mark_constant(statement: S) -> S:
     Its cache key is then not computed at each call, which costs more than the rest of a call.
     """
     CONSTANTS_BY_ID[id(statement)] = statement
+    COMPILATIONS.add()
     return statement
 
 
@@ -215,7 +216,7 @@ class StatementCache:
 
     def _read_compiled(self, statement: Select[Any], compiled: Any, key: Any) -> CompiledSelect | None:
         """`key` is the statement's cache key; None for a constant statement. None if the ORM has to run the statement."""
-        COMPILATIONS.are_new = True
+        COMPILATIONS.add()
         row_factory = self._row_factory(statement, compiled)
         if row_factory is None:
             return None

@@ -29,6 +29,7 @@ from sqlalchemy.inspection import inspect
 from sqlmodel import col
 
 from storage.database import dialects
+from storage.database.statements.compiled_statements import COMPILATIONS
 from storage.tables import quantiles
 from storage.tables.buckets import Buckets
 from storage.tables.builds import rollups
@@ -88,6 +89,7 @@ def _matching() -> TableClause:
 def _state_at_merge() -> ScalarSelect[Any]:
     """The state of the checks of a merge request's head at the time of the merge."""
     matching = _matching()
+    COMPILATIONS.add()
     return rollups.rollup_state(matching.c.source_project_id, matching.c.head_oid, matching, moment=matching.c.merged_at)
 
 
