@@ -8,9 +8,10 @@ because they open the columnar copy (`graph/jobs/build_analytics.py`).
 """
 
 import asyncio
+import gc
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import structlog
@@ -63,19 +64,36 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
         before = time.monotonic()
         if before - started > MAX_SECONDS:
             break
-        # In an iteration of the event loop of its own, since both together would block it for too long.
-        graph.compile_plan(prepared, variables)
-        await asyncio.sleep(time.monotonic() - before)
-        if opens_copy or not _asks_for_statistics(prepared):
-            result = await run(LocalAdmin(rows.viewer), prepared, variables)
-            if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
-                # What only maintainers and administrators see.
-                await asyncio.sleep(time.monotonic() - before)
-                await run(LocalAdmin(), prepared, variables)
-            count += 1
+        with _collections_deferred():
+            # In an iteration of the event loop of its own, since both together would block it for too long.
+            graph.compile_plan(prepared, variables)
+            await asyncio.sleep(time.monotonic() - before)
+            if opens_copy or not _asks_for_statistics(prepared):
+                result = await run(LocalAdmin(rows.viewer), prepared, variables)
+                if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
+                    # What only maintainers and administrators see.
+                    await asyncio.sleep(time.monotonic() - before)
+                    await run(LocalAdmin(), prepared, variables)
+                count += 1
+            await asyncio.sleep(0)
         await asyncio.sleep((time.monotonic() - before) * PAUSE_RATIO)
     log.info("warmed up", queries=len(queries), runs=count, seconds=round(time.monotonic() - started, 1))
     return count
+
+
+@contextmanager
+def _collections_deferred() -> Iterator[None]:
+    """Collects garbage at the end, rather than in the middle of what blocks the event loop already.
+
+    What is left then are plans and statements, most of which stay, so later collections need not traverse them.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.collect(1)
+        gc.freeze()
+        gc.enable()
 
 
 def _asks_for_statistics(prepared: PreparedOperation) -> bool:

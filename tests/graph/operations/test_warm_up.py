@@ -1,6 +1,7 @@
 """Queries that run once after the start."""
 
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,6 +71,25 @@ class TestWarmUp:
         # The project has neither a group nor a repository, and errors of arguments would have other messages.
         assert all("not found" in message for message in errors), errors
         assert any(result.data is not None and result.data.get("project") for result in results)
+
+    async def test_collects_garbage_between_queries_only(
+        self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await make.project(owner=await make.user())
+        was_enabled: list[bool] = []
+        run = Graph.run_as_admin
+
+        async def record(*arguments: Any, **settings: Any) -> Any:
+            was_enabled.append(gc.isenabled())
+            return await run(*arguments, **settings)
+
+        monkeypatch.setattr(Graph, "run_as_admin", record)
+        collected: list[int] = []
+        monkeypatch.setattr(gc, "collect", collected.append)
+        count = await warm_up.warm_up(Graph(services, planner=True), [DASHBOARDS[0].formatted(None)], [])
+        assert was_enabled == [False] * count
+        assert collected == [1] * count
+        assert gc.isenabled()
 
     @requires_planner
     async def test_compiles_the_statement_of_tokens(self, services: Services, make: DataFactory, monkeypatch: pytest.MonkeyPatch) -> None:
