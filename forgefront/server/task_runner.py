@@ -31,7 +31,10 @@ class TaskRunner:
         self._log = structlog.get_logger("worker")
 
     def start(self) -> None:
-        self._running = [asyncio.create_task(self._run_and_restart(name, task), name=name) for name, task in self._tasks.items()]
+        self._running = [
+            asyncio.create_task(self._start_in_turn(number, name, task), name=name)
+            for number, (name, task) in enumerate(self._tasks.items())
+        ]
 
     async def stop(self) -> None:
         """Cancels the running tasks, and returns when they have ended. Does nothing when none was started."""
@@ -39,6 +42,12 @@ class TaskRunner:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running = []
+
+    async def _start_in_turn(self, number: int, name: str, task: BackgroundTask) -> None:
+        # Each in an iteration of the event loop of its own: on SQLite the first work of most does not wait for anything.
+        for _ in range(number):
+            await asyncio.sleep(0)
+        await self._run_and_restart(name, task)
 
     async def _run_and_restart(self, name: str, task: BackgroundTask) -> None:
         restart_seconds = self._min_restart_seconds

@@ -22,15 +22,17 @@ async def _prune_changes(services: Services, retention: ChangeRetention) -> None
     while True:
         async with database.read_session() as session:
             ((newest_seq,),) = await session.read(changes.newest_id())
-            oldest = await session.read(changes.oldest(BATCH_SIZE))
-        last_seq = 0
-        for seq, created_at in oldest:
-            # The newest one stays, so that the log shows where it ends.
-            if seq == newest_seq or (seq > newest_seq - retention.rows and created_at >= before):
-                break
-            last_seq = seq
-        if not last_seq:
-            return
+            # Mostly nothing is outdated, as the oldest change shows.
+            for limit in (1, BATCH_SIZE):
+                oldest = await session.read(changes.oldest(limit))
+                last_seq = 0
+                for seq, created_at in oldest:
+                    # The newest one stays, so that the log shows where it ends.
+                    if seq == newest_seq or (seq > newest_seq - retention.rows and created_at >= before):
+                        break
+                    last_seq = seq
+                if not last_seq:
+                    return
         # In one transaction: a stream that reads the log either still finds these changes, or sees that they were deleted.
         async with write_transaction(database) as session:
             await session.execute(changes.record_pruning(database.dialect, last_seq))

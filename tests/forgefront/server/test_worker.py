@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -47,6 +48,23 @@ class TestWorker:
 
         assert ran.count("done") == 1
         assert {task.get_name() for task in asyncio.all_tasks()} & {"failing", "done", "waiting"} == set()
+
+    async def test_tasks_begin_in_iterations_of_the_event_loop_of_their_own(self) -> None:
+        began: list[str] = []
+        last = asyncio.Event()
+
+        async def work(name: str) -> None:
+            began.append(name)
+            asyncio.get_running_loop().call_soon(began.append, "others")
+            if name == "three":
+                asyncio.get_running_loop().call_soon(last.set)
+
+        worker = TaskRunner({name: partial(work, name) for name in ("one", "two", "three")})
+        worker.start()
+        async with asyncio.timeout(5):
+            await last.wait()
+        await worker.stop()
+        assert began == ["one", "others", "two", "others", "three", "others"]
 
     async def test_stop_without_a_start_does_nothing(self) -> None:
         await TaskRunner({"never": asyncio.Event().wait}).stop()  # type: ignore[dict-item]

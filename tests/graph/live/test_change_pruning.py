@@ -15,6 +15,7 @@ from graph.jobs.change_pruning import ChangeRetention
 from graph.operations.execution import Graph
 from storage import tables
 from storage.tables import ChangeKind
+from storage.tables.events import changes
 from tests.make import DataFactory
 from tests.support.servers.streams import next_event, subscribed
 
@@ -57,6 +58,17 @@ class TestRetention:
         await change_pruning.prune(services, ChangeRetention(days=5))
 
         assert await remaining(services) == seqs[-5:]
+
+    async def test_reads_one_change_if_none_is_outdated(
+        self, services: Services, seqs: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        limits: list[int] = []
+        oldest = changes.oldest
+        monkeypatch.setattr(changes, "oldest", lambda limit: limits.append(limit) or oldest(limit))
+
+        await change_pruning.prune(services, ChangeRetention())
+
+        assert limits == [1]
 
     async def test_includes_the_newest_change_however_old(self, services: Services, seqs: Sequence[int]) -> None:
         later = services.clock() + timedelta(days=100)
