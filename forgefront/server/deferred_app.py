@@ -5,6 +5,7 @@ Until it has started, `/-/health` answers 200 and `/-/readiness` 503. All other 
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
@@ -15,6 +16,9 @@ from forgefront.server.liveness import HEALTH, NOSNIFF, READINESS, answer_livene
 
 MAX_WAITING_REQUESTS = 1_000
 """Requests and handshakes of WebSockets beyond them are refused."""
+SWITCH_SECONDS = 0.001
+"""How long the thread that builds the app may hold the interpreter while the event loop waits for it; by default Python lets it wait five
+times as long, some ten times for each answer."""
 STARTING_STATUS = {"status": "unavailable", "checks": {"start": {"status": "unavailable", "problem": "the service is starting"}}}
 """What `/-/readiness` answers during the start."""
 _RETRY_AFTER = {"Retry-After": "2"}
@@ -41,7 +45,12 @@ class DeferredApp:
 
     async def build_app(self) -> None:
         """Builds the app in a thread. Raises what `build` raises."""
-        self._app = await asyncio.to_thread(self._build_without_collections)
+        default_seconds = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        try:
+            self._app = await asyncio.to_thread(self._build_without_collections)
+        finally:
+            sys.setswitchinterval(default_seconds)
         self.is_built = True
 
     def _build_without_collections(self) -> ASGIApp:

@@ -22,8 +22,8 @@ MAX_WAITING_ITERATIONS = 4
 class Compilations:
     """Whether a statement has just been compiled, or built for all its later runs. Either takes up to 30 ms.
 
-    An operation that is about to compile, or to read, lets other work of the event loop run first: on SQLite none of this waits for anything, so an
-    operation that compiles several statements would block it for the sum.
+    An operation that is about to compile, or to read, lets other work of the event loop run first: on SQLite none of this waits for
+    anything, so an operation that compiles several statements would block it for the sum.
     """
 
     __slots__ = ("_count", "are_new")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -91,6 +92,22 @@ class TestRequests:
             assert first.text == second.text == "from the app"
             assert [message["type"] for message in messages] == ["websocket.accept", "websocket.close"]
             assert (await http.get("/-/readiness")).text == "from the app"
+
+    async def test_wait_for_the_thread_that_builds_the_app_only_briefly(self) -> None:
+        seen: list[float] = []
+
+        def build_and_see() -> Starlette:
+            seen.append(sys.getswitchinterval())
+            if len(seen) == 2:
+                raise ValueError("as asked")
+            return build()
+
+        default_seconds = sys.getswitchinterval()
+        await DeferredApp(build_and_see).build_app()
+        with pytest.raises(ValueError, match="as asked"):
+            await DeferredApp(build_and_see).build_app()
+        assert seen == [pytest.approx(deferred_app.SWITCH_SECONDS)] * 2
+        assert sys.getswitchinterval() == default_seconds
 
     async def test_are_refused_if_many_wait_or_the_start_fails(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(deferred_app, "MAX_WAITING_REQUESTS", 2)
