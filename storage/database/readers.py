@@ -36,8 +36,9 @@ CLOSED_MESSAGE = "this session is closed"
 PROGRESS_STEPS, MAX_PROGRESS_CALLS = 1_000, 60
 """SQLite calls the progress handler every PROGRESS_STEPS virtual machine steps.
 
-A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is one to three milliseconds of work.
-A thread and back costs half a millisecond, and one that was interrupted has worked in vain. Walks along a history take some 50 calls.
+A statement that runs in the event loop is interrupted after MAX_PROGRESS_CALLS calls, which is one to three milliseconds of work, or
+some ten where each row is searched for a text. A thread and back costs half a millisecond, and one that was interrupted has worked in
+vain. Walks along a history take some 50 calls.
 """
 MAX_INLINE_SECONDS = 0.02
 """Seconds after the first call of the handler. A statement whose thread has waited is then interrupted too, since it reads from the disk.
