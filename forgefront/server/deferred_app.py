@@ -17,8 +17,8 @@ from forgefront.server.liveness import HEALTH, NOSNIFF, READINESS, answer_livene
 MAX_WAITING_REQUESTS = 1_000
 """Requests and handshakes of WebSockets beyond them are refused."""
 SWITCH_SECONDS = 0.001
-"""How long the thread that builds the app may hold the interpreter while the event loop waits for it; by default Python lets it wait five
-times as long, some ten times for each answer."""
+"""How long the thread that builds the app may hold the interpreter while the event loop waits for it. Python's default is five times
+as long, and an answer waits some ten times."""
 STARTING_STATUS = {"status": "unavailable", "checks": {"start": {"status": "unavailable", "problem": "the service is starting"}}}
 """What `/-/readiness` answers during the start."""
 _RETRY_AFTER = {"Retry-After": "2"}

@@ -1,6 +1,9 @@
 """Deletes old rows of the logs of changes, in short transactions."""
 
+from collections.abc import Sequence
 from datetime import timedelta
+from itertools import takewhile
+from typing import Any
 
 from graph.context import Services
 from graph.jobs.change_retention import ChangeRetention
@@ -19,25 +22,29 @@ async def prune(services: Services, retention: ChangeRetention) -> None:
 
 async def _prune_changes(services: Services, retention: ChangeRetention) -> None:
     database, before = services.database, services.clock() - timedelta(days=retention.days)
+
+    def list_outdated(oldest: Sequence[Any], newest_seq: int) -> list[int]:
+        # The newest one stays, so that the log shows where it ends.
+        found = takewhile(
+            lambda row: row[0] != newest_seq and (row[0] <= newest_seq - retention.rows or row[1] < before),
+            oldest,
+        )
+        return [seq for seq, _ in found]
+
     while True:
         async with database.read_session() as session:
             ((newest_seq,),) = await session.read(changes.newest_id())
             # Mostly nothing is outdated, as the oldest change shows.
-            for limit in (1, BATCH_SIZE):
-                oldest = await session.read(changes.oldest(limit))
-                last_seq = 0
-                for seq, created_at in oldest:
-                    # The newest one stays, so that the log shows where it ends.
-                    if seq == newest_seq or (seq > newest_seq - retention.rows and created_at >= before):
-                        break
-                    last_seq = seq
-                if not last_seq:
-                    return
+            if not list_outdated(await session.read(changes.oldest(1)), newest_seq):
+                return
+            outdated = list_outdated(await session.read(changes.oldest(BATCH_SIZE)), newest_seq)
+        if not outdated:
+            return
         # In one transaction: a stream that reads the log either still finds these changes, or sees that they were deleted.
-        async with write_transaction(database) as session:
-            await session.execute(changes.record_pruning(database.dialect, last_seq))
-            await session.execute(changes.delete_up_to(last_seq))
-        if len(oldest) < BATCH_SIZE or last_seq < oldest[-1][0]:
+        async with write_transaction(database) as transaction:
+            await transaction.execute(changes.record_pruning(database.dialect, outdated[-1]))
+            await transaction.execute(changes.delete_up_to(outdated[-1]))
+        if len(outdated) < BATCH_SIZE:
             return
 
 

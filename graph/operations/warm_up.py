@@ -49,6 +49,21 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
         with services.build_analytics.use_is_not_recorded() if services.build_analytics is not None else nullcontext():
             return await graph.run_as_admin(admin, prepared, variables, seconds=QUERY_SECONDS)
 
+    async def plan_and_run(prepared: PreparedOperation, variables: dict[str, Any], rows: SampleRows, *, opens_copy: bool) -> bool:
+        """Returns whether the query was run, which takes the copy of builds if it asks for statistics."""
+        before = time.monotonic()
+        # In an iteration of the event loop of its own, since both together would block it for too long.
+        graph.compile_plan(prepared, variables)
+        await asyncio.sleep(time.monotonic() - before)
+        if not opens_copy and _asks_for_statistics(prepared):
+            return False
+        result = await run(LocalAdmin(rows.viewer), prepared, variables)
+        if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
+            # What only maintainers and administrators see.
+            await asyncio.sleep(time.monotonic() - before)
+            await run(LocalAdmin(), prepared, variables)
+        return True
+
     await asyncio.sleep(DELAY_SECONDS)
     async with session_for(services.database, writing=False) as session:
         rows = await find_sample_rows(session, services.clock, lambda project_id: services.repositories.path_of(project_id).is_dir())
@@ -65,16 +80,8 @@ async def warm_up(graph: Graph, documents: Iterable[PreparedOperation], v3_opera
         if before - started > MAX_SECONDS:
             break
         with _collections_deferred():
-            # In an iteration of the event loop of its own, since both together would block it for too long.
-            graph.compile_plan(prepared, variables)
-            await asyncio.sleep(time.monotonic() - before)
-            if opens_copy or not _asks_for_statistics(prepared):
-                result = await run(LocalAdmin(rows.viewer), prepared, variables)
-                if rows.viewer is not None and any(error.code is Code.FORBIDDEN for error in result.errors):
-                    # What only maintainers and administrators see.
-                    await asyncio.sleep(time.monotonic() - before)
-                    await run(LocalAdmin(), prepared, variables)
-                count += 1
+            count += await plan_and_run(prepared, variables, rows, opens_copy=opens_copy)
+            # The collection, too, has an iteration of its own.
             await asyncio.sleep(0)
         await asyncio.sleep((time.monotonic() - before) * PAUSE_RATIO)
     log.info("warmed up", queries=len(queries), runs=count, seconds=round(time.monotonic() - started, 1))

@@ -167,8 +167,8 @@ class Database:
             self.known_reads.clear()
 
     async def _connect_reader(self) -> Reader:
-        self._prepare_to_connect()
         if self.dialect == "sqlite":
+            self._prepare_to_connect()
             return SqliteReader(str(self.url.database), PRAGMAS, WAIT_SECONDS, self._slow_statements)
         connection = await self.connect_unpooled(default_transaction_read_only="on")
         meter = TextMeter(connection)

@@ -16,7 +16,7 @@ from storage.database.statements.row_codegen import BoundParameter, ParameterBin
 from storage.database.text_budget import find_text_columns
 
 MAX_WAITING_ITERATIONS = 4
-"""Of the event loop, for which one operation waits while others compile."""
+"""Iterations of the event loop for which an operation waits at most while others compile."""
 
 
 class Compilations:
@@ -33,11 +33,12 @@ class Compilations:
         self._count = 0
 
     def add(self) -> None:
+        """Notes that a statement has been compiled, or built."""
         self.are_new = True
         self._count += 1
 
     async def let_others_run(self, max_iterations: int = MAX_WAITING_ITERATIONS) -> None:
-        """Waits for an iteration of the event loop in which nothing was compiled yet, but not for more than these."""
+        """Waits for an iteration of the event loop in which nothing was compiled yet, for at most `max_iterations`."""
         for _ in range(max_iterations):
             count = self._count
             await asyncio.sleep(0)
