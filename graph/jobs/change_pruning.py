@@ -33,9 +33,13 @@ async def _prune_changes(services: Services, retention: ChangeRetention) -> None
 
     while True:
         async with database.read_session() as session:
+            oldest = await session.read(changes.oldest(1))
+            if not oldest:
+                return
+            # After the oldest one: while it is there, there is a newest one.
             ((newest_seq,),) = await session.read(changes.newest_id())
             # Mostly nothing is outdated, as the oldest change shows.
-            if not list_outdated(await session.read(changes.oldest(1)), newest_seq):
+            if not list_outdated(oldest, newest_seq):
                 return
             outdated = list_outdated(await session.read(changes.oldest(BATCH_SIZE)), newest_seq)
         if not outdated:

@@ -1,6 +1,6 @@
 """Old changes are deleted, and subscriptions that would resume after one receive an error to start again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from graph.jobs import change_pruning
 from graph.jobs.change_pruning import ChangeRetention
 from graph.operations.execution import Graph
 from storage import tables
+from storage.database.sessions import ReadSession
 from storage.tables import ChangeKind
 from storage.tables.events import changes
 from tests.make import DataFactory
@@ -28,16 +29,24 @@ async def owner(make: DataFactory) -> tables.User:
 
 
 @pytest.fixture
-async def seqs(services: Services, make: DataFactory, owner: tables.User) -> Sequence[int]:
+async def build(make: DataFactory, owner: tables.User) -> tables.Build:
+    return await make.build(await make.project(owner=owner, builds_enabled=True), "f" * 40)
+
+
+@pytest.fixture
+async def seqs(services: Services, build: tables.Build) -> Sequence[int]:
     """The sequence numbers of ten changes of a build, one each day until now."""
-    project = await make.project(owner=owner, builds_enabled=True)
-    build = await make.build(project, "f" * 40)
-    columns: dict[str, Any] = {"kind": ChangeKind.BUILD, "project_id": project.id, "build_id": build.id, "ref": "main"}
-    rows = [columns | {"new_state": "pending", "created_at": services.clock() - timedelta(days=age)} for age in reversed(range(10))]
+    await add_changes(services, build, reversed(range(10)))
+    return await remaining(services)
+
+
+async def add_changes(services: Services, build: tables.Build, days: Iterable[int]) -> None:
+    """Adds one change for each of `days`, that many days old."""
+    columns: dict[str, Any] = {"kind": ChangeKind.BUILD, "project_id": build.project_id, "build_id": build.id, "ref": "main"}
+    rows = [columns | {"new_state": "pending", "created_at": services.clock() - timedelta(days=age)} for age in days]
     async with services.database.write_session() as session:
         await session.execute(insert(tables.Change), rows)
         await session.commit()
-    return await remaining(services)
 
 
 async def remaining(services: Services) -> list[int]:
@@ -69,6 +78,23 @@ class TestRetention:
         await change_pruning.prune(services, ChangeRetention())
 
         assert limits == [1]
+
+    async def test_leaves_a_first_change_that_is_added_meanwhile(
+        self, services: Services, build: tables.Build, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        read = ReadSession.read
+
+        async def read_before_change(session: ReadSession, *arguments: Any) -> Any:
+            rows = await read(session, *arguments)
+            monkeypatch.undo()
+            await add_changes(services, build, [100])
+            return rows
+
+        monkeypatch.setattr(ReadSession, "read", read_before_change)
+
+        await change_pruning.prune(services, ChangeRetention())
+
+        assert len(await remaining(services)) == 1
 
     async def test_includes_the_newest_change_however_old(self, services: Services, seqs: Sequence[int]) -> None:
         later = services.clock() + timedelta(days=100)
