@@ -80,8 +80,12 @@ class ConnectionPage:
 def make_page(
     rows: list[Any], window: Window, cursor: Callable[[Any], str], count: Callable[[], int | Awaitable[int]] | None = None
 ) -> ConnectionPage:
-    """Makes a page of the rows that were read: those of the window, and one more if the list continues."""
+    """Makes a page of the rows that were read: those of the window, and one more if the list continues.
+
+    `count` is not called for a list whose first page contains its end.
+    """
     has_more = len(rows) > window.size
+    known = None if count is None else _count_from_page(window, rows)
     nodes = rows[: window.size]
     if window.backward:
         nodes.reverse()
@@ -90,11 +94,11 @@ def make_page(
         has_next=window.before is not None if window.backward else has_more,
         has_previous=has_more if window.backward else window.after is not None or window.offset > 0,
         cursor=cursor,
-        count=count,
+        count=count if known is None else lambda: known,
     )
 
 
-def count_from_page(window: Window, rows: Sequence[Any]) -> int | None:
+def _count_from_page(window: Window, rows: Sequence[Any]) -> int | None:
     """Returns the number of rows of a list if its first page contains its end; None otherwise."""
     is_exact = (
         not window.backward and window.after is None and window.before is None and len(rows) <= window.size and (rows or not window.offset)

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Select, and_, func, or_, over, select
 from sqlmodel import AutoString, col
 
 from graph.context import Context
-from graph.fields.connection_pages import ConnectionPage, Window, count_from_page, make_page
+from graph.fields.connection_pages import ConnectionPage, Window, make_page
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.rules.validation import is_storable
 from storage.database.statements.compiled_statements import SqlDialect, literal_number
@@ -188,8 +188,7 @@ class KeysetListing:
         counts = context.loader(object(), fetch)
 
         async def count() -> int:
-            known = count_from_page(window, rows)
-            return known if known is not None else await counts.get(None) or 0
+            return await counts.get(None) or 0
 
         return make_page(rows, window, self.cursor, count)
 
@@ -214,8 +213,7 @@ class KeysetListing:
 
         def make_counter(key: Any) -> Callable[[], Awaitable[int]]:
             async def count() -> int:
-                known = count_from_page(window, rows[key])
-                return known if known is not None else await counts.get(key) or 0
+                return await counts.get(key) or 0
 
             return count
 

@@ -106,15 +106,12 @@ async def get_in_project(
     context: Context,
     table: type[R],
     parent: tables.Project,
-    *conditions: Any,
+    *,
     database_id: int | None = None,
     iid: int | None = None,
 ) -> R:
-    """A row of the project by its id or by its `iid`. Raises NotFound, also for an id in another project.
-
-    The row must also meet the SQL `conditions`.
-    """
-    found = await find_in_project(context, table, parent, *conditions, database_id=database_id, iid=iid)
+    """A row of the project by its id or by its `iid`. Raises NotFound, also for an id in another project."""
+    found = await find_in_project(context, table, parent, database_id=database_id, iid=iid)
     if found is None:
         raise NotFound(table.__name__)
     return found
@@ -124,7 +121,7 @@ async def find_in_project(
     context: Context,
     table: type[R],
     parent: tables.Project,
-    *conditions: Any,
+    *,
     database_id: int | None = None,
     iid: int | None = None,
 ) -> R | None:
@@ -132,11 +129,8 @@ async def find_in_project(
     name, value = ("id", database_id) if database_id is not None else ("iid", iid)
     if value is None:
         return None
-    if not conditions:
-        found = await context.tuples(*row_in_project(table, parent.id, name, value))
-        return found[0][0] if found else None
-    kind: Any = table
-    return await context.first(select(table).where(col(kind.project_id) == parent.id, getattr(kind, name) == value, *conditions))
+    found = await context.tuples(*row_in_project(table, parent.id, name, value))
+    return found[0][0] if found else None
 
 
 async def require_visible(context: Context, action: Action, subject: Row) -> None:

@@ -117,7 +117,10 @@ async def create_build(context: Context, build: tables.Build) -> tables.Build:
 
 async def get_build(context: Context, project: tables.Project, build_id: int) -> tables.Build:
     """A build of the project by its id; superseded attempts are not found. Raises NotFound."""
-    return await lookup.get_in_project(context, tables.Build, project, builds.is_current(), database_id=build_id)
+    build = await lookup.get_in_project(context, tables.Build, project, database_id=build_id)
+    if build.current_id is not None:
+        raise NotFound("Build")
+    return build
 
 
 async def attempt_page(context: Context, build: tables.Build, window: Window) -> ConnectionPage:

@@ -50,7 +50,8 @@ class StoredTrace:
     async def _find_part(self, offset: int) -> TracePart:
         """The part that contains the byte at the offset. Raises ObjectNotFound if the trace was erased, or the run was lost."""
         async with self.services.database.read_session() as session:
-            rows = await session.read(artifacts.part_at(self.build_id, self.attempt, self.generation, offset))
+            at = {"build_id": self.build_id, "attempt": self.attempt, "generation": self.generation, "offset": offset}
+            rows = await session.read(artifacts.PART_AT, at)
         if not rows or rows[0][0].start + rows[0][0].size <= offset:
             raise ObjectNotFound(f"trace of build {self.build_id}")
         found: TracePart = rows[0][0]

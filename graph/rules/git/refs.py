@@ -106,7 +106,7 @@ async def in_folder(context: Context, project_id: int, folder: str) -> Mapping[s
 
     async def fetch(ids: list[int]) -> dict[int, dict[str, str]]:
         found: dict[int, dict[str, str]] = {key: {} for key in ids}
-        for owner, name, oid in await context.tuples(refs.in_folder(ids, folder)):
+        for owner, name, oid in await context.tuples(refs.IN_FOLDER, project_ids=ids, folder=folder):
             found[owner][name] = oid
         return found
 
@@ -282,7 +282,7 @@ def can_be_default(name: str) -> bool:
 
 async def choose_default(context: Context, project: tables.Project) -> str | None:
     """The branch that HEAD should name: the one chosen before the first push, or main, master or the first by name."""
-    found = await context.tuples(refs.in_folder([project.id], BRANCHES))
+    found = await context.tuples(refs.IN_FOLDER, project_ids=[project.id], folder=BRANCHES)
     names = [name.removeprefix(BRANCHES) for _, name, _ in found]
     return choose_default_branch(project.unborn_branch or DEFAULT_HEAD, names, can_be_default)
 

@@ -58,8 +58,9 @@ async def load_team_page(context: Context, project: tables.Project, window: Wind
     listing = KeysetListing(tables.User, Order(tables.User.id))
     conditions: list[Any] = [users.search(search, all_fields=context.viewer.admin)] if search else []
 
+    team = members.TEAM_MEMBERS
+
     async def fetch(ids: list[int]) -> Mapping[int, list[tables.User]]:
-        team = members.team_members(ids)
         number = func.row_number().over(partition_by=team.c.project_id, order_by=listing.order_by(window)).label("number")
         ranked = select(team.c.project_id, team.c.user_id, number).join(tables.User, col(tables.User.id) == team.c.user_id)
         page = ranked.where(*conditions, *listing.cursor_conditions(window)).subquery("page")
@@ -67,15 +68,15 @@ async def load_team_page(context: Context, project: tables.Project, window: Wind
         last = window.offset + window.size + 1
         found: dict[int, list[tables.User]] = {}
         for key, user in await context.tuples(
-            statement.where(page.c.number > window.offset, page.c.number <= last).order_by(page.c.project_id, page.c.number)
+            statement.where(page.c.number > window.offset, page.c.number <= last).order_by(page.c.project_id, page.c.number),
+            project_ids=ids,
         ):
             found.setdefault(key, []).append(user)
         return found
 
     async def fetch_counts(ids: list[int]) -> Mapping[int, int]:
-        team = members.team_members(ids)
         counted = select(team.c.project_id, func.count()).join(tables.User, col(tables.User.id) == team.c.user_id)
-        return dict(map(tuple, await context.tuples(counted.where(*conditions).group_by(team.c.project_id))))
+        return dict(map(tuple, await context.tuples(counted.where(*conditions).group_by(team.c.project_id), project_ids=ids)))
 
     async def count() -> int:
         return await context.loader(("team counts", search), fetch_counts).get(project.id) or 0

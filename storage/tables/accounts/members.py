@@ -198,8 +198,8 @@ MEMBERSHIP_LEVELS = mark_constant(_membership_levels())
 without the membership. The owner of a personal namespace has the level of an owner as a member of its projects."""
 
 
-def team_members(project_ids: list[int]) -> Any:
-    """(project id, user id) of the members of these projects and of their groups, and the owners of personal ones, each once."""
+def _team_members() -> Any:
+    project_ids: Any = bindparam("project_ids", expanding=True)
     direct: Any = select(col(ProjectMember.project_id).label("project_id"), col(ProjectMember.user_id).label("user_id"))
     in_group = select(col(Project.id), col(GroupMember.user_id)).join(GroupMember, col(GroupMember.group_id) == col(Project.namespace_id))
     owners = select(col(Project.id), col(Namespace.owner_id)).join(Namespace, col(Namespace.id) == col(Project.namespace_id))
@@ -208,6 +208,10 @@ def team_members(project_ids: list[int]) -> Any:
         in_group.where(col(Project.id).in_(project_ids)),
         owners.where(col(Project.id).in_(project_ids), col(Namespace.owner_id).is_not(None)),
     ).subquery("team")
+
+
+TEAM_MEMBERS = _team_members()
+"""(project id, user id) of the members of the projects `project_ids` and of their groups, and the owners of personal ones, each once."""
 
 
 def levels_in_groups(user_id: int, group_ids: list[int]) -> Select[int, int]:

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Integer, Select, bindparam, case, delete, exists, func, literal, or_, select, union, union_all, update
-from sqlalchemy.orm import aliased
 from sqlmodel import Field, col
 
 from storage.database.column_types import Timestamp, enum_type, metadata
@@ -14,7 +13,7 @@ from storage.database.dialects import advisory_lock, contains_ignoring_case, ins
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.accounts.emails import Email
 from storage.tables.accounts.namespaces import Namespace, NamespaceKind
-from storage.tables.base import Row, TimestampedRow, encrypted_text, foreign_key
+from storage.tables.base import Row, TimestampedRow, encrypted_text, foreign_key, table_of
 from storage.tables.projects.projects import Project
 
 
@@ -132,6 +131,10 @@ def has_username(username: str) -> ColumnElement[bool]:
     return has_any_username([username])
 
 
+_EXACT = table_of(User).alias()
+"""The users that are named exactly. The statement around a condition has users too."""
+
+
 def has_any_username(usernames: Collection[str]) -> ColumnElement[bool]:
     """The condition that the username equals one of these, ignoring case.
 
@@ -140,8 +143,7 @@ def has_any_username(usernames: Collection[str]) -> ColumnElement[bool]:
     """
     paths = sorted({username.lower() for username in usernames})
     named: Any = select(col(Namespace.owner_id)).where(col(Namespace.path_key).in_(paths), col(Namespace.kind) == NamespaceKind.USER)
-    user: Any = aliased(User)
-    exact = select(user.id).where(user.username.in_(sorted(set(usernames))))
+    exact = select(_EXACT.c.id).where(_EXACT.c.username.in_(sorted(set(usernames))))
     return col(User.id).in_(union_all(exact, named.correlate(None)))
 
 

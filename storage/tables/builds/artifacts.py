@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Delete, Index, Select, UniqueConstraint, and_, bindparam, delete, func, or_, select, union_all
+from sqlalchemy import BigInteger, Delete, Index, Integer, Select, UniqueConstraint, and_, bindparam, delete, func, or_, select, union_all
 from sqlmodel import Field, col
 
 from storage.database.clock import now
 from storage.database.column_types import Timestamp
+from storage.database.statements.compiled_statements import literal_number
 from storage.database.statements.statement_cache import mark_constant
 from storage.tables.base import Row, foreign_key, partial_index
 from storage.tables.builds.builds import Build
@@ -92,17 +93,24 @@ def parts_of_trace(build_id: int) -> Select[TracePart]:
     return select(TracePart).where(col(TracePart.build_id) == build_id).order_by(col(TracePart.start))
 
 
-def part_at(build_id: int, attempt: int, generation: int, offset: int) -> Select[TracePart]:
-    """The last part of a trace that starts at or before the offset.
+def _generation() -> Any:
+    return func.coalesce(col(Build.trace_generation), 0)
 
-    The trace is that of this attempt, also if it was superseded, unless its output was discarded since this generation.
-    """
+
+def _part_at() -> Select[TracePart]:
     part, build = TracePart, Build
+    build_id, offset = bindparam("build_id", type_=Integer), bindparam("offset", type_=BigInteger)
+    attempt, generation = bindparam("attempt", type_=Integer), bindparam("generation", type_=Integer)
     is_of_build = or_(col(build.id) == build_id, col(build.current_id) == build_id)
     is_same_run = and_(col(build.attempt) == attempt, _generation() == generation)
-    run = select(col(build.id)).where(is_of_build, is_same_run).limit(1).scalar_subquery()
+    run = select(col(build.id)).where(is_of_build, is_same_run).limit(literal_number(1)).scalar_subquery()
     statement: Select[TracePart] = select(part).where(col(part.build_id) == run, col(part.start) <= offset)
-    return statement.order_by(col(part.start).desc()).limit(1)
+    return statement.order_by(col(part.start).desc()).limit(literal_number(1))
+
+
+PART_AT = mark_constant(_part_at())
+"""The last part of a trace that starts at or before the `offset`. The trace is that of the `attempt` of the build `build_id`, also if it
+was superseded, unless its output was discarded since this `generation`. A constant, because each part of a trace is read by it."""
 
 
 def parts_between(build_id: int, generation: int, start: int, end: int, limit: int) -> Select[TracePart]:
@@ -125,10 +133,6 @@ def trace_state(build_id: int) -> Any:
     last = select(col(part.start) + col(part.size)).where(col(part.build_id) == build_id, col(part.start) == ends).scalar_subquery()
     columns: list[Any] = [build.project_id, build.status, build.erased_at, _generation(), build.trace_size]
     return select(*columns, func.coalesce(last, 0)).where(col(build.id) == build_id)
-
-
-def _generation() -> Any:
-    return func.coalesce(col(Build.trace_generation), 0)
 
 
 def traces_to_join(before: datetime, after_id: int, limit: int) -> Select[int]:

@@ -10,6 +10,7 @@ from sqlalchemy import (
     Index,
     Insert,
     Select,
+    String,
     UniqueConstraint,
     Update,
     and_,
@@ -73,10 +74,19 @@ NAMED = _named()
 """(project, name, oid) of the refs with these `names` in these `project_ids`; a constant, because every field of a branch needs it."""
 
 
-def in_folder(project_ids: Collection[int], folder: str) -> Select[int, str, str]:
-    """(project, name, oid) of the refs of these projects whose name begins with the folder, as `refs/heads/`."""
+def _begins_with(folder: Any, length: Any) -> Any:
+    # Not LIKE, which ignores case on SQLite; not a range, which the collation of PostgreSQL may order otherwise.
+    return func.substr(col(GitRef.name), 1, length) == folder
+
+
+def _in_folder() -> Select[int, str, str]:
     columns = select(col(GitRef.project_id), col(GitRef.name), col(GitRef.oid))
-    return columns.where(col(GitRef.project_id).in_(project_ids), _begins_with(folder))
+    folder: Any = bindparam("folder", type_=String)
+    return columns.where(col(GitRef.project_id).in_(bindparam("project_ids", expanding=True)), _begins_with(folder, func.length(folder)))
+
+
+IN_FOLDER = mark_constant(_in_folder())
+"""(project, name, oid) of the refs of the projects `project_ids` whose name begins with the `folder`, as `refs/heads/`."""
 
 
 def of_project(project_id: int) -> Select[str, str, str | None]:
@@ -91,16 +101,13 @@ def targets(project_id: int, names: Collection[str]) -> Select[str, str]:
 
 def below(project_id: int, folders: Sequence[str]) -> Select[str]:
     """The names of refs that begin with one of these folders."""
-    return select(col(GitRef.name)).where(col(GitRef.project_id) == project_id, or_(*map(_begins_with, folders)))
+    return select(col(GitRef.name)).where(
+        col(GitRef.project_id) == project_id, or_(*(_begins_with(folder, len(folder)) for folder in folders))
+    )
 
 
 def names(project_id: int) -> Select[str]:
     return select(col(GitRef.name)).where(col(GitRef.project_id) == project_id)
-
-
-def _begins_with(folder: str) -> Any:
-    # Not LIKE, which ignores case on SQLite; not a range, which the collation of PostgreSQL may order otherwise.
-    return func.substr(col(GitRef.name), 1, len(folder)) == folder
 
 
 @cache
@@ -202,7 +209,7 @@ INDEXED_HEADS_AND_PROJECT = _indexed_heads_and_project()
 def unindexed_branches(project_id: int | None = None) -> Select[int, str, str]:
     """(project, name, oid) of branches whose history is not in the index, as after an import; of one project, or of all."""
     columns = select(col(GitRef.project_id), col(GitRef.name), col(GitRef.oid))
-    can_be = and_(_begins_with(BRANCHES), func.length(col(GitRef.name)) <= len(BRANCHES) + MAX_BRANCH_LENGTH)
+    can_be = and_(_begins_with(BRANCHES, len(BRANCHES)), func.length(col(GitRef.name)) <= len(BRANCHES) + MAX_BRANCH_LENGTH)
     return columns.where(*([] if project_id is None else [col(GitRef.project_id) == project_id]), ~col(GitRef.is_indexed), can_be)
 
 
