@@ -42,6 +42,7 @@ from storage.database.statements.bulk_inserts import BulkRows
 from storage.database.statements.insert_cache import Numbering
 from storage.database.text_budget import TextBudget
 from storage.database.write_session import WriteSession
+from storage.git.commit_cache import CommitCache
 from storage.git.content_cache import ContentCache
 from storage.git.protocol.process_slots import FairLimiter
 from storage.git.refs.ref_cache import RefCache
@@ -146,6 +147,7 @@ class Services:
     rate_limiter: RateLimiter = field(default_factory=RateLimiter)
     token_cache: TokenCache = field(default_factory=TokenCache)
     ref_cache: RefCache = field(default_factory=RefCache)
+    commit_cache: CommitCache = field(default_factory=CommitCache)
     content_cache: ContentCache = field(default_factory=ContentCache)
     git_answers: GitAnswerCache = field(default_factory=GitAnswerCache)
     archive_limiter: FairLimiter = field(
@@ -202,7 +204,7 @@ class Context:
 
     `arguments` are the converted arguments of connections (`graph/fields/resolvers.py`).
 
-    `policy_projects` are projects, by id, of which only the columns that the policy needs were read; only the policy may use them.
+    `policy_projects` are projects, by id, of which only the columns that the policy needs were read, and of some the version of the refs.
 
     `scheduler` has the parts of the operation that are paused until their time slice.
 

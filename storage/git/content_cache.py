@@ -32,10 +32,13 @@ class ContentCache:
 
 
 def content_key(project_id: int, name: str | None, refs: RefTargets, *arguments: Hashable) -> Hashable | None:
-    """The key of an answer about a commit; None if the name may mean another commit later, as an abbreviated id may."""
-    if name is None or not (refs or TYPED_ID.fullmatch(name)):
-        return None
-    return (project_id, name, frozenset(refs.items()), *arguments)
+    """The key of an answer about a commit; None if the name may mean another commit later."""
+    return (project_id, name, frozenset(refs.items()), *arguments) if is_lasting(name, refs) else None
+
+
+def is_lasting(name: str | None, refs: RefTargets) -> bool:
+    """Whether a name means the same commit as long as its `refs` stay, which an abbreviated id does not."""
+    return name is not None and bool(refs or TYPED_ID.fullmatch(name))
 
 
 def _estimate(value: Any) -> int:

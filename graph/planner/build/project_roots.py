@@ -23,6 +23,8 @@ from storage import tables
 from storage.database.statements.compiled_statements import SqlDialect
 from storage.database.statements.statement_cache import result_processor
 
+VERSION_COLUMNS = POLICY_COLUMNS | {"refs_version"}
+"""Project columns where a page of its rows is selected, whose commits may be known by the version of the refs (`refs.known_version`)."""
 REVISION_COLUMNS = POLICY_COLUMNS | {"default_branch", "refs_version"}
 """Project columns that, with the viewer's access level, decide which files of which commit a name shows."""
 
@@ -37,13 +39,14 @@ def make_project_root(
     joined_step = next((each for each in selection.batch_steps if _can_join_project(each, is_only_field=is_only_field)), None)
     only_step = selection.batch_steps[0] if is_only_field and selection.batch_steps else None
     revision_field = _find_revision_field(selection) if is_only_field else None
-    has_all_columns = revision_field is None and not (
-        (isinstance(only_step, ConnectionStep) and only_step.parent_is_project)
-        or (isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view))
-    )
-    names, projects = _project_objects(
-        sql_dialect.dialect, None if has_all_columns else POLICY_COLUMNS if revision_field is None else REVISION_COLUMNS
-    )
+    selected: frozenset[str] | None = None
+    if revision_field is not None:
+        selected = REVISION_COLUMNS
+    elif isinstance(only_step, ConnectionStep) and only_step.parent_is_project:
+        selected = VERSION_COLUMNS
+    elif isinstance(only_step, RowByNumber) and _needs_only_its_row(only_step.view):
+        selected = POLICY_COLUMNS
+    names, projects = _project_objects(sql_dialect.dialect, selected)
     is_materialized = isinstance(joined_step, ConnectionStep)
     return ProjectRoot(
         resolved.key,
@@ -55,7 +58,7 @@ def make_project_root(
         joined_step,
         [each for each in selection.batch_steps if each is not joined_step],
         {by_path: project_subquery(names, by_path=by_path, is_materialized=is_materialized) for by_path in (False, True)},
-        has_all_columns,
+        selected is None,
         len(names),
         projects,
         revision_field,

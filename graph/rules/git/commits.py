@@ -22,12 +22,14 @@ from graph.fields.connection_pages import MAX_OFFSET, ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules.builds.commit_checks import CommitKey
-from graph.rules.git import indexed_commits
+from graph.rules.git import cached_commits, indexed_commits
 from graph.rules.git import refs as project_refs
 from graph.rules.git.indexed_commits import IndexedCommit
 from graph.rules.lookup import parse_id
 from graph.rules.permissions import policy
 from storage import tables
+from storage.git.commit_cache import WalkedCommits
+from storage.git.content_cache import is_lasting
 from storage.git.diffs import diff
 from storage.git.diffs.diff import FileDiff
 from storage.git.history.log import HistoryTooDeep, list_history
@@ -99,12 +101,15 @@ async def get_commit(context: Context, project: tables.Project, rev: str) -> Pro
         oid = repository.resolve(rev)
         return repository.commit(oid) if oid is not None else None
 
-    found = await run_in_repository(
-        context, project.id, work, refs=await project_refs.of_revisions(context, project.id, rev), cancellable=True
-    )
-    if found is None:
-        raise NotFound("Commit")
-    commit = ProjectCommit.of(project.id, found)
+    known = await project_refs.of_revisions(context, project.id, rev)
+    name = ("commit", rev) if is_lasting(rev, known) else None
+    commit: ProjectCommit | None = cached_commits.find(context, project.id, name)
+    if commit is None:
+        found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
+        if found is None:
+            raise NotFound("Commit")
+        commit = ProjectCommit.of(project.id, found)
+        cached_commits.put(context, project.id, name, commit)
     _git_loader(context).prime(commit.key, commit)
     return commit
 
@@ -175,7 +180,7 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
     start_name = project.default_branch if ref is None else ref
     known = await project_refs.of_revisions(context, project.id, start_name) if position is None else NO_REFS
 
-    def work(repository: Repository) -> tuple[str, int, list[GitCommit]] | None:
+    def work(repository: Repository) -> WalkedCommits[ProjectCommit] | None:
         if position is not None:
             start, skip = position
         else:
@@ -183,24 +188,34 @@ async def history_page(context: Context, project: tables.Project, ref: str | Non
             if tip is None:
                 return None
             start, skip = tip, window.offset
-        return start, skip, list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
+        read = list_history(repository, start, skip=skip, limit=window.size + 1, on_read=partial(count_commit_text, context))
+        return WalkedCommits(start, skip, [ProjectCommit.of(project.id, commit) for commit in read])
 
-    try:
-        found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
-    except UnknownCommit as error:
-        raise BadRequest("The cursor does not belong to this list.") from error
-    except HistoryTooDeep as error:
-        raise LimitExceeded("The page is too deep in the history. Start from a nearby commit with `ref`.") from error
-    start, skip, walked = found or ("", 0, [])
-    commits = [ProjectCommit.of(project.id, commit) for commit in walked[: window.size]]
-    positions = {commit.oid: position for position, commit in enumerate(commits, skip)}
+    is_cached = position is not None or is_lasting(start_name, known)
+    name = ("history", position or (start_name, window.offset), window.size) if is_cached else None
+    found: WalkedCommits[ProjectCommit] | None = cached_commits.find(context, project.id, name)
+    if found is None:
+        try:
+            found = await run_in_repository(context, project.id, work, refs=known, cancellable=True)
+        except UnknownCommit as error:
+            raise BadRequest("The cursor does not belong to this list.") from error
+        except HistoryTooDeep as error:
+            raise LimitExceeded("The page is too deep in the history. Start from a nearby commit with `ref`.") from error
+        if found is None:
+            found = WalkedCommits("", 0, [])
+        else:
+            cached_commits.put(context, project.id, name, found)
+    else:
+        count_commit_text(context, *found.commits)
+    commits = found.commits[: window.size]
+    positions = {commit.oid: position for position, commit in enumerate(commits, found.skip)}
     for commit in commits:
         _git_loader(context).prime(commit.key, commit)
     return ConnectionPage(
         nodes=commits,
-        has_next=len(walked) > window.size,
-        has_previous=skip > 0,
-        cursor=lambda commit: encode_cursor(CURSOR_KIND, start, positions[commit.oid]),
+        has_next=len(found.commits) > window.size,
+        has_previous=found.skip > 0,
+        cursor=lambda commit: encode_cursor(CURSOR_KIND, found.start, positions[commit.oid]),
     )
 
 
@@ -277,9 +292,10 @@ class _CommitDiffReader:
         return entries
 
 
-def count_commit_text(context: Context, commit: GitCommit) -> None:
-    """Subtract the strings of a commit from the operation's budget. Raises TextLimitExceeded."""
-    context.count_text(commit.message, commit.author_name, commit.author_email, commit.committer_name, commit.committer_email)
+def count_commit_text(context: Context, *commits: GitCommit) -> None:
+    """Subtract the strings of commits from the operation's budget. Raises TextLimitExceeded."""
+    for commit in commits:
+        context.count_text(commit.message, commit.author_name, commit.author_email, commit.committer_name, commit.committer_email)
 
 
 def share_loaders(context: Context) -> None:
@@ -301,14 +317,25 @@ def _git_loader(context: Context) -> Loader[CommitKey, ProjectCommit | Operation
     async def fetch(keys: list[CommitKey]) -> Mapping[CommitKey, ProjectCommit | OperationError]:
         found: dict[CommitKey, ProjectCommit | OperationError] = {}
         for project_id, oids in _group_by_project(keys).items():
+            missing = []
+            for oid in oids:
+                cached = cached_commits.find(context, project_id, oid)
+                if cached is None:
+                    missing.append(oid)
+                else:
+                    count_commit_text(context, cached)
+                    found[project_id, oid] = cached
+            if not missing:
+                continue
             try:
-                commits = await run_in_repository(context, project_id, _commit_reader(context, oids), cancellable=True)
+                commits = await run_in_repository(context, project_id, _commit_reader(context, missing), cancellable=True)
             except Unavailable as error:
-                found.update(dict.fromkeys(((project_id, oid) for oid in oids), error))
+                found.update(dict.fromkeys(((project_id, oid) for oid in missing), error))
                 continue
             for oid, commit in commits.items():
                 if isinstance(commit, GitCommit):
-                    found[project_id, oid] = ProjectCommit.of(project_id, commit)
+                    found[project_id, oid] = read = ProjectCommit.of(project_id, commit)
+                    cached_commits.put(context, project_id, oid, read)
                 else:
                     found[project_id, oid] = _unreadable_error(context, project_id, commit)
         return found

@@ -115,7 +115,9 @@ async def in_folder(context: Context, project_id: int, folder: str) -> Mapping[s
 
 def _loader(context: Context) -> Loader[tuple[int, str], str]:
     async def fetch(keys: list[tuple[int, str]]) -> dict[tuple[int, str], str]:
-        cache, versions = context.services.ref_cache, _known_versions(context, {key for key, _ in keys})
+        cache = context.services.ref_cache
+        known_versions = {project_id: known_version(context, project_id) for project_id in {key for key, _ in keys}}
+        versions = {project_id: version for project_id, version in known_versions.items() if version is not None}
         found: dict[tuple[int, str], str] = {}
         missing = []
         for key in filter(lambda key: is_storable(key[1]), keys):
@@ -136,13 +138,21 @@ def _loader(context: Context) -> Loader[tuple[int, str], str]:
     return context.loader("refs", fetch)
 
 
-def _known_versions(context: Context, project_ids: Iterable[int]) -> dict[int, int]:
-    """The versions of refs of those projects that a query has read. An operation that writes may see versions that are never committed."""
+def known_version(context: Context, project_id: int) -> int | None:
+    """The version of the refs of a project that a query has read; None if it has not read it.
+
+    An operation that writes may see versions that are never committed.
+    """
     if not isinstance(context.session, ReadSession):
-        return {}
+        return None
     projects_by_id = context.rows_by_id(tables.Project)
-    rows = [projects_by_id.get_loaded(project_id) for project_id in project_ids if projects_by_id.is_loaded(project_id)]
-    return {row.id: row.refs_version for row in rows if row is not None}
+    if projects_by_id.is_loaded(project_id):
+        row = projects_by_id.get_loaded(project_id)
+        return None if row is None else row.refs_version
+    # Of these, only some columns were read.
+    columns = vars(context.policy_projects.get(project_id)) if project_id in context.policy_projects else {}
+    version: int | None = columns.get("refs_version")
+    return version
 
 
 def forget(context: Context) -> None:

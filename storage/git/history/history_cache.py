@@ -6,6 +6,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from storage.caches import CacheBounds, LruCache
+from storage.git.commit_cache import estimate_commit
 from storage.git.commits import GitCommit
 from storage.git.history.history_walk import HistoryWalk
 from storage.git.history.short_histories import CommitRange
@@ -23,8 +24,6 @@ MIN_CACHED_COMMITS = 100
 
 _RANGE_BYTES, _RANGE_COMMIT_BYTES = 800, 100
 """Of a range, and of each of its commits."""
-_COMMIT_BYTES, _PARENT_BYTES = 900, 100
-"""Of a commit without its strings, and of each of its parents."""
 _DIFF_BYTES, _FILE_BYTES = 700, 260
 """Of a diff, and of each of its files without its strings."""
 
@@ -38,7 +37,7 @@ class HistoryCache:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._commits: LruCache[tuple[str, str], GitCommit] = LruCache(COMMITS, lambda _, found: _estimate_commit(found))
+        self._commits: LruCache[tuple[str, str], GitCommit] = LruCache(COMMITS, lambda _, found: estimate_commit(found))
         self._walks: LruCache[tuple[str, str, bool], HistoryWalk] = LruCache(WALKS, lambda _, walked: walked.estimated_bytes)
         self._ranges: LruCache[tuple[str, str, str], CommitRange] = LruCache(RANGES, lambda _, found: _estimate(found))
         self._diffs: LruCache[tuple[str, str | None, str], Sequence[FileDiff]] = LruCache(DIFFS, lambda _, found: _estimate_diff(found))
@@ -93,11 +92,6 @@ class HistoryCache:
 
 def _estimate(found: CommitRange) -> int:
     return _RANGE_BYTES + _RANGE_COMMIT_BYTES * (len(found.ahead) + len(found.behind))
-
-
-def _estimate_commit(found: GitCommit) -> int:
-    names = found.author_name, found.author_email, found.committer_name, found.committer_email
-    return _COMMIT_BYTES + _PARENT_BYTES * len(found.parents) + getsizeof(found.message) + sum(map(getsizeof, names))
 
 
 def _estimate_diff(found: "Sequence[FileDiff]") -> int:
