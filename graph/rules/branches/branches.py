@@ -14,14 +14,14 @@ from graph.fields.connection_pages import ConnectionPage, Window
 from graph.fields.cursors import decode_cursor, encode_cursor
 from graph.operations.loaders import Loader
 from graph.rules import lookup, validation
-from graph.rules.git import ref_updates, refs
+from graph.rules.git import cached_commits, ref_updates, refs
 from graph.rules.git.commits import run_in_repository
 from graph.rules.permissions import policy
 from graph.rules.permissions.policy import Action
 from storage import tables
 from storage.git.protocol.push import PushRule, RefCommand
 from storage.git.refs.ref_names import BRANCHES
-from storage.git.repository import NotARepository, Ref, Repository
+from storage.git.repository import NotARepository, Ref, RefTargets, Repository
 from storage.git.subprocesses.git_command import GitCommandError
 from storage.tables.projects import projects
 from storage.tables.settings import BranchProtection
@@ -65,8 +65,23 @@ async def list_refs(
 ) -> list[ProjectRef]:
     """The branches or tags of a project, peeled to commits, by name."""
     known = await refs.in_folder(context, project_id, folder)
-    peeled = await run_in_repository(context, project_id, peel, refs=known)
+    peeled = await peel_refs(context, project_id, peel, known, folder)
     return [kind.of(project_id, ref, known[folder + ref.name]) for ref in peeled]
+
+
+async def peel_refs(
+    context: Context, project_id: int, peel: Callable[[Repository], Sequence[Ref]], known: RefTargets, folder: str | None = None
+) -> Sequence[Ref]:
+    """The branches or tags among these refs with the commits that they refer to; `known` are all of the folder, if it is not None.
+
+    Raises Unavailable.
+    """
+    name = ("refs", *(sorted(known) if folder is None else (folder,)))
+    found: Sequence[Ref] | None = cached_commits.find(context, project_id, name)
+    if found is None:
+        found = await run_in_repository(context, project_id, peel, refs=known)
+        cached_commits.put(context, project_id, name, found)
+    return found
 
 
 async def branch_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
@@ -93,7 +108,7 @@ async def load_ref_nodes(
         names = keys_by_project[project_id]
         try:
             known = await refs.named(context, project_id, *(folder + name for name in names))
-            peeled = await run_in_repository(context, project_id, peel, refs=known)
+            peeled = await peel_refs(context, project_id, peel, known)
         except OperationError as error:
             # An unreadable repository does not affect nodes of other projects.
             found.update(dict.fromkeys(names.values(), error))
@@ -148,7 +163,7 @@ async def _read_branch(context: Context, lookup: _BranchLookup) -> BranchRef | N
         # An unreadable repository is an error, whether the branch exists or not.
         await run_in_repository(context, project_id, lambda repository: None)
         return None
-    found = await run_in_repository(context, project_id, Repository.branches, refs=known)
+    found = await peel_refs(context, project_id, Repository.branches, known)
     return BranchRef(project_id, found[0].name, found[0].oid) if found else None
 
 

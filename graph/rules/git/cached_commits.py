@@ -1,12 +1,11 @@
-"""Commits and pages of histories that earlier queries have read, as long as the refs of their project stay as they are."""
+"""Commits, pages of histories and peeled refs that earlier queries have read, as long as the refs of their project stay as they are."""
 
 from collections.abc import Hashable
 from typing import Any
 
 from graph.context import Context
 from graph.rules.git import refs
-from storage.git.commit_cache import CommitCacheKey, WalkedCommits
-from storage.git.commits import GitCommit
+from storage.git.commit_cache import Cached, CommitCacheKey
 
 
 def find(context: Context, project_id: int, name: Hashable | None) -> Any:
@@ -15,7 +14,7 @@ def find(context: Context, project_id: int, name: Hashable | None) -> Any:
     return None if key is None else context.services.commit_cache.get(key)
 
 
-def put(context: Context, project_id: int, name: Hashable | None, found: GitCommit | WalkedCommits[Any]) -> None:
+def put(context: Context, project_id: int, name: Hashable | None, found: Cached) -> None:
     """Stores what an object id or a name that the refs determine means; does nothing for the name None."""
     key = _key(context, project_id, name)
     if key is not None:

@@ -47,7 +47,7 @@ async def tag_nodes(context: Context, keys: list[str]) -> dict[str, Any]:
 async def get_tag(context: Context, project: tables.Project, name: str) -> TagRef:
     """The tag with exactly this name. Raises NotFound, Unavailable."""
     known = await refs.named(context, project.id, TAGS + name)
-    found = await run_in_repository(context, project.id, Repository.tags, refs=known)
+    found = await branches.peel_refs(context, project.id, Repository.tags, known)
     if not found:
         raise NotFound("Tag")
     return TagRef.of(project.id, found[0], known[TAGS + name])
